@@ -67,7 +67,7 @@ def none_each(n: int, value: Any) -> Callable[..., Any]:
     return lambda *given, **_: [value for _ in given[n]]
 
 
-NOTHING, FALSE, EMPTY = returns(None), returns(False), returns([])
+NOTHING, FALSE, TRUE, EMPTY = returns(None), returns(False), returns(True), returns([])
 
 
 class Never:
@@ -101,23 +101,34 @@ def _rules(family: str, folder: str, table: dict[str, Any]) -> tuple[Rule, ...]:
 
 
 GROUPING = _rules("grouping", "grouping", {
-    "groups:layers": lambda module: _no_layers(module),
+    "outline:call_tree": returns(None),
+    "outline:layers": lambda module: _no_layers(module),
+    "outline:_Composer._numbered_parts": NOTHING,
+    "outline:_Composer._optimizers": NOTHING,
+    "outline:_Composer._to_its_pass": NOTHING,
+    "outline:_Composer._tell_calls_apart": NOTHING,
+    "outline:_Composer._runs_once": FALSE,
+    "outline:_Composer._serves_several": FALSE,
+    "call_tree:_Level._are_alike": TRUE,
+    "call_tree:_Level._is_deeper": FALSE,
+    "call_tree:_Builder._without_others": NOTHING,
+    "call_tree:_Builder._split": lambda self, tops, *rest: dict.fromkeys(tops, False),
+    "groups:tell_apart": NOTHING,
+    "groups:_TreeBuilder._function_of": argument(4),
+    "folds:_stages": lambda members, contents: [members],
+    "folds:_without_products": returns([]),
     "groups:gather_loose": NOTHING,
     "groups:gather_flat": NOTHING,
     "groups:cut_by_calls": NOTHING,
     "groups:cut_wide": NOTHING,
     "groups:loop_names": returns({}),
     "groups:loop_label": returns(""),
-    "groups:_Builder._body_of": returns(""),
-    "groups:_Builder._mean_index": lambda self, parent: np.zeros(len(parent), np.int64),
+    "groups:_TreeBuilder._body_of": returns(""),
+    "groups:_TreeBuilder._mean_index": lambda self, parent: np.zeros(len(parent), np.int64),
     "group_nodes:_is_part": FALSE,
     "group_nodes:FAMILY": 1 << 30,
-    "folds:_of_one_shape": argument(0),
-    "folds:_interleaved": argument(0),
     "folds:_inside": returns(""),
-    "folds:_numbered": returns(()),
     "folds:_far": returns(0.0),
-    "folds:LEVELS": 1 << 30,
     "components:_names": lambda models, t, quiet: ["part" for _ in models],
     "components:cut_sections": NOTHING,
     "functions:_Cut.by_call": NOTHING,
@@ -146,7 +157,6 @@ GROUPING = _rules("grouping", "grouping", {
     "layers.layers:to_gradients": NOTHING,
     "layers.layers:with_their_gradient": NOTHING,
     "layers.layers:free_products": NOTHING,
-    "layers.layers:with_true_calls": argument(2),
     "layers.layers:optimiser_name": returns(""),
     "layers.layers:after_updates": no_rows(1),
     "layers.layers:only_for": no_rows(2),
@@ -183,8 +193,6 @@ GROUPING = _rules("grouping", "grouping", {
     "layers.gradients:_holes": FALSE,
     "layers.witness:_updated": EMPTY,
     "layers.witness:_stages": FALSE,
-    "layers.true_calls:_Writer._has_layers": FALSE,
-    "layers.true_calls:_Writer._takes_turns": FALSE,
     "line_code:labels_with_code": lambda module, tree, sources: list(tree.label),
 })  # fmt: skip
 

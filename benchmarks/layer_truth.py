@@ -7,8 +7,8 @@ shapes. Where weights are stacked, the axis that a loop slices is the number of 
 Weights are followed through whatever only moves them (casts, copies, gathers, tuples, loops,
 fusions) to the products that use them: a product with weights of layer 3 alone *belongs* to
 layer 3. Right is a stack whose layers are one fold of n groups, forward and, where the program is
-trained, backward, with the products of layer k in the k-th group of their own pass and in no
-other; of a loop, one that runs n times with those products in it.
+trained, backward, with the products of layer k in the k-th group of their own pass and in no other;
+or, of layers of two kinds, a fold of each; of a loop, one that runs n times with them in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 IN_PLACE = 0.9
 # Groups at most this deep below ENTRY or a loop; forward, backward and what is nearly all of the
 # group around it do not count as a level.
-DEEPEST = 2
+DEEPEST = 5
 ALL = 0.9
 
 _PRODUCTS = re.compile(r"dot|convolution|ragged-dot")
@@ -279,7 +279,7 @@ def _fold(
     other = {"forward": "backward", "backward": "forward"}[side]
     for row in products:
         above = _above(tree, int(tree.group[row]))
-        passes = {tree.label[g] for g in above} & {side, other}
+        passes = {tree.label[g].partition(" · ")[0] for g in above} & {side, other}
         # In the right layer, but in the other pass's. A gradient of a gradient has more than two.
         if passes == {other} and not _TWICE.search(module.instructions[row].op_name):
             continue
@@ -306,7 +306,30 @@ def _fold(
             if covered >= IN_PLACE * len(products):
                 return ""
             best = f"{covered} of {len(products)} products in their layer"
+    if _boxes_of_their_own(products, tree, folds) <= max(3, stack.count // 2):
+        return ""  # layers of two kinds are folds of each kind
     return best or "no fold"
+
+
+def _boxes_of_their_own(products: dict[int, int], tree: Any, folds: Any) -> float:
+    """How many boxes show the layers, where each has a group of its own; else infinity.
+
+    Folds are of consecutive, equal layers: a dense one stands before those of experts.
+    """
+    of_group: dict[int, Counter[int]] = defaultdict(Counter)
+    for row, k in products.items():
+        for g in _above(tree, int(tree.group[row])):
+            of_group[g][k] += 1
+    size = Counter(products.values())
+    homes: dict[int, list[int]] = defaultdict(list)
+    for g, inside in of_group.items():
+        (k, most), *_ = inside.most_common(1)
+        if most >= IN_PLACE * size[k] and len(inside) == 1:
+            homes[k].append(g)
+    if len(homes) < len(size):
+        return float("inf")
+    outermost = [min(of) for of in homes.values()]  # parents come before children
+    return len({int(folds.of_group[g]) if folds.of_group[g] >= 0 else -1 - g for g in outermost})
 
 
 def judge_counts(

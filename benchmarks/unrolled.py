@@ -91,7 +91,9 @@ class _Writer:
 
     def where(self, op_name: str, function: int, line: int) -> str:
         stack = [(0, 60), (1, 55), (2, 52)]
-        if function > 3:
+        if FUNCTIONS[function] == "update":
+            stack = [(0, 62)]
+        elif function > 3:
             stack.append((3, 20 + function))
         stack.append((function, line))
         return f'metadata={{op_name="{op_name}" stack_frame_id={self.frame(*stack)}}}'

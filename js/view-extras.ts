@@ -66,8 +66,10 @@ export interface CollectiveSummary {
   executions_least?: number;
   payload_bytes_least?: number;
   wire_bytes_least?: number;
-  /** A trip count or a formula is unknown for some of them. */
+  /** A formula is unknown for some of them, or the trips of a loop that runs at least once. */
   lower_bound?: boolean;
+  /** Some are in a loop that may run 0 times and counts once: the figures are no bound. */
+  one_trip?: boolean;
   /** For programs on several TPU slices: "dcn" between them, "ici" within one. */
   network?: string;
 }
@@ -81,12 +83,17 @@ export interface DeviceSummary {
 export interface ModelledSeconds {
   compute: number;
   memory: number;
-  collective: number;
-  exposed: number;
+  collective: number | null;
+  exposed: number | null;
   copies: number;
-  total: number;
+  total: number | null;
   total_least?: number;
   total_most?: number;
+  /** The time of some collectives is unknown. */
+  communication_is_least?: boolean;
+  /** The time of some operations or collectives is unknown. */
+  total_is_least?: boolean;
+  of_unknown_at_least?: number;
 }
 export interface FindingSummary {
   rule: string;
@@ -130,6 +137,7 @@ export interface MoreSummary {
   transcendentals_least?: number;
   transcendentals_most?: number;
   trip_counts_unknown?: string[];
+  trip_counts_may_be_zero?: string[];
   estimated_cycles?: number | null;
   hardware?: string | null;
   modelled_seconds?: ModelledSeconds | null;
@@ -178,6 +186,8 @@ export interface Totals {
   exposed: number;
   /** Time waited for copies to VMEM and the host, for which nothing else left bandwidth. */
   copies: number;
+  /** The least that instructions take whose time is unknown: part of the total. */
+  least?: number;
   total: number;
   /** Number of executed instructions whose time is unknown. */
   unknown: number;
@@ -206,6 +216,10 @@ export interface CostExtras {
   chosen: string | null;
   /** The chip that the program's devices are. */
   own: string | null;
+  /** Chips that the program may be for, the most likely first. */
+  likely?: string[];
+  /** The modelled step as text; null where no chip is known or no single chip runs the program. */
+  step?: string | null;
   totals: Totals;
   torusIsKnown: boolean;
   /** The slice that is assumed where device coordinates are not known: "4×4". */
@@ -245,11 +259,22 @@ export interface Carry {
   /** Instruction. */
   stored: number;
 }
+/** Rows and bytes of one audit as a whole; its list may be cut. */
+export interface AuditTotal {
+  /** "donations", "copies", "residuals", "loops" */
+  audit: string;
+  /** Of donations; "" of the others. */
+  outcome: string;
+  count: number;
+  bytes: number;
+}
 export interface Loop {
   instruction: number;
   trips: number | null;
   phase: string;
   bytes: number;
+  /** Of all that it carries; `carries` is the first of it. */
+  count?: number;
   carries: Carry[];
 }
 export interface Residual {
@@ -288,6 +313,7 @@ export interface MemoryExtras {
   spaces: MemorySpace[];
   donations: Donation[];
   copies: ParameterCopy[];
+  totals?: AuditTotal[];
   loops: Loop[];
   residuals: Residual[];
   remat: Remat[];
@@ -389,8 +415,8 @@ export interface Findings {
   headline: string[];
   /** That were applied. */
   rules: number;
-  /** Not applied, as they need an optimised program and this one is not. */
-  unasked: number;
+  /** Sentences about rules that were not applied, and why. */
+  leftOut?: string[];
   failed: string[];
   rows: Finding[];
 }
@@ -539,6 +565,8 @@ export interface AnalysesContent {
   summary: MoreSummary;
   warnings: string[];
   extras: Extras;
+  /** In a block for another chip: columns and extras of the analyses that it has not. */
+  without?: string[];
 }
 /** The analyses block: what the reader adds to the View once it has been computed. */
 export interface AnalysesHeader extends Block, AnalysesContent {
@@ -630,7 +658,7 @@ export const TABLES: readonly [string, string, Record<string, string>][] = [
   ["trace_run", "trace_run", { "u32 text": "device", "f64 amount": "start seconds" }],
   ["own", "instruction", { "f64 any": "#" }],
   ["phase", "instruction", { "u8 any": "of" }],
-  ["collective", "collective", { "u32 text": "kind axes moves line op_name shows network", "u32 instruction": "instruction anchor", "u8 flag": "on_axes moves_argument", "u32 any": "group_size", "f64 amount": "payload wire executions", "u8 any": "phase written", "i32 any": "why group_set" }],
+  ["collective", "collective", { "u32 text": "kind axes moves line op_name shows network", "u32 instruction": "instruction anchor", "u8 flag": "on_axes may_not_run moves_argument", "u32 any": "group_size", "f64 amount": "payload wire executions", "u8 any": "phase written", "i32 any": "why group_set" }],
   ["collective_branch", "collective", { "u32 offsets collective_branch.conditional": "offsets" }],
   ["collective_branch", "collective_branch.conditional", { "u32 instruction": "conditional", "u32 any": "number of" }],
   ["collective_member", "collective", { "u32 offsets collective_member.values": "offsets" }],
@@ -701,27 +729,28 @@ export const SHAPES: Record<string, Record<string, string>> = {
   Family: { "string": "id label", "boolean": "landmark" },
   TableCounts: { "number": "instructions computations groups folds" },
   Counts: { "string": "module", "number": "computations instructions entry_instructions partitions replicas", "{number}": "fusions opcodes", "?number": "parameters parameter_bytes output_bytes", "local|global|": "shapes", "[string]": "warnings" },
-  CollectiveSummary: { "string": "kind network?", "?string": "axes", "number": "count executions payload_bytes executions_least? payload_bytes_least? wire_bytes_least?", "?number": "wire_bytes", "boolean": "lower_bound?" },
+  CollectiveSummary: { "string": "kind network?", "?string": "axes", "number": "count executions payload_bytes executions_least? payload_bytes_least? wire_bytes_least?", "?number": "wire_bytes", "boolean": "lower_bound? one_trip?" },
   DeviceSummary: { "number": "partition id?", "?number": "parameter_bytes", "string": "kind?", "[number]": "coords?" },
-  ModelledSeconds: { "number": "compute memory collective exposed copies total total_least? total_most?" },
+  ModelledSeconds: { "number": "compute memory copies total_least? total_most? of_unknown_at_least?", "?number": "collective exposed total", "boolean": "communication_is_least? total_is_least?" },
   FindingSummary: { "string": "rule title", "?string": "line", "number": "share" },
   CompilerMessage: { "string": "message operation shape had needs op_name line text", "?string": "kind", "[number]": "instructions" },
-  MoreSummary: { "[CollectiveSummary]": "collectives?", "?number": "wire_bytes? estimated_cycles?", "number": "wire_bytes_least? flops? bytes_accessed? flops_least? flops_most? bytes_accessed_least? bytes_accessed_most? transcendentals_least? transcendentals_most? peak_live_bytes?", "{number}": "shardings? peak_by_memory?", "[DeviceSummary]": "devices?", "[string]": "trip_counts_unknown?", "?string": "hardware?", "?ModelledSeconds": "modelled_seconds?", "string": "peak_source?", "[FindingSummary]": "findings?", "[CompilerMessage]": "compiler_messages?" },
-  Summary: { "string": "module peak_source?", "number": "computations instructions entry_instructions partitions replicas wire_bytes_least? flops? bytes_accessed? flops_least? flops_most? bytes_accessed_least? bytes_accessed_most? transcendentals_least? transcendentals_most? peak_live_bytes?", "{number}": "fusions opcodes shardings? peak_by_memory?", "?number": "parameters parameter_bytes output_bytes wire_bytes? estimated_cycles?", "local|global|": "shapes", "[string]": "warnings trip_counts_unknown?", "[CollectiveSummary]": "collectives?", "[DeviceSummary]": "devices?", "?string": "hardware?", "?ModelledSeconds": "modelled_seconds?", "[FindingSummary]": "findings?", "[CompilerMessage]": "compiler_messages?" },
+  MoreSummary: { "[CollectiveSummary]": "collectives?", "?number": "wire_bytes? estimated_cycles?", "number": "wire_bytes_least? flops? bytes_accessed? flops_least? flops_most? bytes_accessed_least? bytes_accessed_most? transcendentals_least? transcendentals_most? peak_live_bytes?", "{number}": "shardings? peak_by_memory?", "[DeviceSummary]": "devices?", "[string]": "trip_counts_unknown? trip_counts_may_be_zero?", "?string": "hardware?", "?ModelledSeconds": "modelled_seconds?", "string": "peak_source?", "[FindingSummary]": "findings?", "[CompilerMessage]": "compiler_messages?" },
+  Summary: { "string": "module peak_source?", "number": "computations instructions entry_instructions partitions replicas wire_bytes_least? flops? bytes_accessed? flops_least? flops_most? bytes_accessed_least? bytes_accessed_most? transcendentals_least? transcendentals_most? peak_live_bytes?", "{number}": "fusions opcodes shardings? peak_by_memory?", "?number": "parameters parameter_bytes output_bytes wire_bytes? estimated_cycles?", "local|global|": "shapes", "[string]": "warnings trip_counts_unknown? trip_counts_may_be_zero?", "[CollectiveSummary]": "collectives?", "[DeviceSummary]": "devices?", "?string": "hardware?", "?ModelledSeconds": "modelled_seconds?", "[FindingSummary]": "findings?", "[CompilerMessage]": "compiler_messages?" },
   Link: { "string": "name", "torus|switch|": "kind", "number": "bytesPerSecond latency group" },
   Chip: { "string": "id label", "number": "memoryBytes memoryBandwidth hostBandwidth peak reach", "[?number]": "matmul", "?number": "vector clock", "[Link]": "links", "[string]": "source" },
-  Totals: { "number": "flops bytes compute memory collective exposed copies total unknown" },
+  Totals: { "number": "flops bytes compute memory collective exposed copies least? total unknown" },
   UnknownLoop: { "number": "instruction parent" },
   XlaFigure: { "string": "quantity", "number": "xla ours loops customCalls", "?number": "other" },
-  CostExtras: { "[string]": "dtypes", "number": "reaches", "[Chip]": "hardware", "?string": "chosen own", "Totals": "totals", "boolean": "torusIsKnown", "string": "assumedSlice", "[UnknownLoop]": "unknownLoops", "[number]": "branchesLeftOut", "{[number]}": "ranges", "[XlaFigure]": "xla" },
+  CostExtras: { "[string]": "dtypes likely?", "number": "reaches", "[Chip]": "hardware", "?string": "chosen own step?", "Totals": "totals", "boolean": "torusIsKnown", "string": "assumedSlice", "[UnknownLoop]": "unknownLoops", "[number]": "branchesLeftOut", "{[number]}": "ranges", "[XlaFigure]": "xla" },
   MemorySpace: { "number": "space peak", "string": "name source" },
   Donation: { "string": "argument outcome output why", "number": "parameter bytes" },
   ParameterCopy: { "number": "instruction bytes", "string": "argument changes" },
   Carry: { "number": "index bytes stored", "string": "shape role" },
-  Loop: { "number": "instruction bytes", "?number": "trips", "string": "phase", "[Carry]": "carries" },
+  AuditTotal: { "string": "audit outcome", "number": "count bytes" },
+  Loop: { "number": "instruction bytes count?", "?number": "trips", "string": "phase", "[Carry]": "carries" },
   Residual: { "number": "instruction writer bytes", "[number]": "readers", "string": "shape slice" },
   Remat: { "number": "instruction bytes flops bytesAccessed wireBytes", "[number]": "instructions", "string": "reason" },
-  MemoryExtras: { "[string]": "kinds categories", "number": "peakBytes simulatedBytes tableBytes peakPoint", "string": "peakSource xlaPeakNote platform", "?number": "assignedBytes xlaPeakBytes", "[MemorySpace]": "spaces", "[Donation]": "donations", "[ParameterCopy]": "copies", "[Loop]": "loops", "[Residual]": "residuals", "[Remat]": "remat" },
+  MemoryExtras: { "[string]": "kinds categories", "number": "peakBytes simulatedBytes tableBytes peakPoint", "string": "peakSource xlaPeakNote platform", "?number": "assignedBytes xlaPeakBytes", "[MemorySpace]": "spaces", "[Donation]": "donations", "[ParameterCopy]": "copies", "[AuditTotal]": "totals?", "[Loop]": "loops", "[Residual]": "residuals", "[Remat]": "remat" },
   SourceFile: { "string": "file", "boolean": "library", "?string": "text" },
   SourceExtras: { "[SourceFile]": "files", "[string]": "why" },
   MeasuredExtras: { "[number]": "devices deviceSeconds", "number": "steps coverage totalSeconds flightSeconds", "[string]": "notes", "?[string]": "names" },
@@ -730,7 +759,7 @@ export const SHAPES: Record<string, Record<string, string>> = {
   GroupSet: { "boolean": "pairs", "[[number]]": "rows" },
   CollectiveExtras: { "[string]": "written ofPermutes", "[WhyCard]": "why", "[GroupSet]": "groups", "{string}": "assumes" },
   Finding: { "string": "rule title evidence advice atStake line code scope", "number": "share count", "boolean": "inferred", "[number]": "instructions" },
-  Findings: { "[string]": "headline failed", "number": "rules unasked", "[Finding]": "rows" },
+  Findings: { "[string]": "headline leftOut? failed", "number": "rules", "[Finding]": "rows" },
   TimelineExtras: { "[string]": "lanes", "number": "seconds entry", "string": "hardware" },
   Elsewhere: { "string": "where", "number": "events" },
   TraceExtras: { "number": "events runs", "?number": "shortest", "[Elsewhere]": "elsewhere" },
@@ -746,8 +775,8 @@ export const SHAPES: Record<string, Record<string, string>> = {
   PictureContent: { "[string]": "opcodes callRoles", "[Family]": "families", "[module|entry|scope|fusion|body|condition|branch|call|reducer|component|section|unreachable|]": "groupKinds", "TableCounts": "counts", "hlo|stablehlo|jaxpr|": "dialect" },
   ViewContent: { "[string]": "opcodes callRoles warnings", "[Family]": "families", "[module|entry|scope|fusion|body|condition|branch|call|reducer|component|section|unreachable|]": "groupKinds", "TableCounts": "counts", "hlo|stablehlo|jaxpr|": "dialect", "string": "title subtitle", "boolean": "isScheduled", "Summary": "summary", "Extras": "extras" },
   ViewHeader: { "number": "version", "{ColumnSpec}": "columns", "[string]": "opcodes callRoles warnings", "[Family]": "families", "[module|entry|scope|fusion|body|condition|branch|call|reducer|component|section|unreachable|]": "groupKinds", "TableCounts": "counts", "hlo|stablehlo|jaxpr|": "dialect", "string": "title subtitle", "boolean": "isScheduled", "Summary": "summary", "Extras": "extras" },
-  AnalysesContent: { "number": "instructions", "MoreSummary": "summary", "[string]": "warnings", "Extras": "extras" },
-  AnalysesHeader: { "number": "version instructions", "{ColumnSpec}": "columns", "MoreSummary": "summary", "[string]": "warnings", "Extras": "extras" },
+  AnalysesContent: { "number": "instructions", "MoreSummary": "summary", "[string]": "warnings without?", "Extras": "extras" },
+  AnalysesHeader: { "number": "version instructions", "{ColumnSpec}": "columns", "MoreSummary": "summary", "[string]": "warnings without?", "Extras": "extras" },
   TextHeader: { "number": "version", "{ColumnSpec}": "columns" },
   StageFile: { "string": "file", "number": "row", "boolean": "known" },
   StageText: { "string": "id title", "boolean": "own", "number": "begin end first count", "[string]": "notes", "[StageFile]": "files" },

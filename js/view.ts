@@ -70,6 +70,10 @@ export interface Host {
   view(progress: (fraction: number | null) => void, signal: AbortSignal): Promise<Uint8Array>;
   /** The analyses block, gzip'd, requested after the first picture; null or absent: there is none. */
   analyses?(signal: AbortSignal): Promise<Uint8Array | null>;
+  /** Ids of chips that `chip` has; absent: whichever the View names. */
+  chips?: readonly string[];
+  /** What the analyses say instead on another chip, gzip'd; absent: only those on the View's own. */
+  chip?(id: string, signal: AbortSignal): Promise<Uint8Array>;
   /** The text block, gzip'd. */
   text(signal: AbortSignal): Promise<Uint8Array>;
   /** The stages block, gzip'd; absent: there is none. */
@@ -81,6 +85,8 @@ export interface Host {
   /** Opens a source line if the host can (JupyterLab); absent: file:line is shown and copied. */
   openSource?(file: string, line: number): void;
   options?: Partial<Options>;
+  /** Shown without a toolbar: that of the explorer beside it drives this one too. */
+  bare?: boolean;
   onSelect?(selection: Selection & { name: string }): void;
   onOptions?(options: Options): void;
   fileName?: string; // for "save HTML"/"copy" actions

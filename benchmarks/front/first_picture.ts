@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { decodeView } from "../../js/base/model.ts";
 import { Engine } from "../../js/draw/engine.ts";
 import { SUB_SIZE, TextMetrics } from "../../js/graph/metrics.ts";
-import { ItemKind } from "../../js/graph/project/projection.ts";
+import { ItemKind, type Projection } from "../../js/graph/project/projection.ts";
+import { itemLabel } from "../../js/graph/project/words.ts";
 
 // The graph's pane in windows of 1500 × 1000, 900 × 640 and 2560 × 1400 pixels.
 const PANES = [
@@ -23,7 +24,29 @@ for (const file of process.argv.slice(2)) {
     const { count, pointOffsets } = picture.edges;
     let drawn = 0;
     for (let e = 0; e < count; e++) if (pointOffsets[e + 1] > pointOffsets[e]) drawn++;
-    return { boxes, arrows: drawn, scale: fit, text: SUB_SIZE * fit };
+    const cover = (picture.width * picture.height * fit * fit) / (width * height);
+    const items = [];
+    for (let item = 1; item < kind.length; item++) items.push(shown(engine, picture.projection, item));
+    return { boxes, arrows: drawn, scale: fit, text: SUB_SIZE * fit, cover, items };
   });
   console.log(JSON.stringify(out));
+}
+
+/** What an item is: its words, whether it is open, its groups or the instruction that it draws. */
+function shown(engine: Engine, p: Projection, item: number): object {
+  const { tree } = engine;
+  const node = p.nodes[item];
+  const label = itemLabel(tree, p, item);
+  const open = p.kind[item] === ItemKind.Open;
+  if (node >= tree.stacks) {
+    const first = node - tree.stacks;
+    const members = tree.model.fold.members.values.slice(first, p.stackEnd[item]);
+    return { label, open, groups: [...members], fold: true };
+  }
+  if (node < tree.instructions) {
+    const group = tree.groupOf(node);
+    return { label, open, instruction: node, groups: group >= 0 ? [group] : [] };
+  }
+  const inner = (p.absorbed.get(item) ?? []).map((v) => tree.groupOf(v)).filter((g) => g >= 0);
+  return { label, open, groups: [node - tree.instructions], inner };
 }

@@ -86,6 +86,14 @@ export class ViewModel {
   };
   /** Incremented when analyses are added. */
   edition = 0;
+  /** Incremented when time is modelled on another chip: what was derived from it is out of date. */
+  figures = 0;
+  /** What a block for another chip has replaced. */
+  private replaced: {
+    columns: Map<string, Column | undefined>;
+    extras: ViewHeader["extras"];
+    summary: ViewHeader["summary"];
+  } | null = null;
   private usersCsr: Csr | null = null;
 
   constructor(private block: Block<ViewHeader>) {
@@ -176,6 +184,54 @@ export class ViewModel {
     Object.assign(this.header.summary, header.summary);
     this.header.warnings.push(...header.warnings);
     this.edition++;
+  }
+  /**
+   * Takes the figures of another chip (`build_for_chip` in Python); null for those of the View's
+   * own. Throws BadBlock, with its own in force.
+   */
+  useChip(block: Block<AnalysesHeader> | null): void {
+    const { columns: own } = this.block;
+    if (this.replaced) {
+      for (const [name, column] of this.replaced.columns) {
+        if (column) own.set(name, column);
+        else own.delete(name);
+      }
+      Object.assign(this.header, { extras: this.replaced.extras, summary: this.replaced.summary });
+      this.replaced = null;
+    }
+    this.edition++;
+    this.figures++;
+    if (!block) return;
+    checkAnalyses(block, this.block);
+    const { header, columns } = block;
+    if (header.instructions !== this.instruction.count)
+      throw new BadBlock("it is of another file.");
+    const kept = new Map<string, Column | undefined>();
+    for (const name of [...columns.keys(), ...(header.without ?? [])]) {
+      if (!name.startsWith("strings.")) kept.set(name, own.get(name));
+    }
+    const { extras, summary } = this.header;
+    const there = Object.entries(extras).filter(([key]) => !header.without?.includes(key));
+    this.replaced = { columns: kept, extras, summary };
+    for (const name of header.without ?? []) own.delete(name);
+    const base = this.strings.append(stringsOf(block));
+    for (const [name, column] of columns) {
+      if (name.startsWith("strings.")) continue;
+      const isText = header.columns[name].text;
+      own.set(name, isText ? column.map((id) => (id ? id + base : 0)) : column);
+    }
+    Object.assign(this.header, {
+      extras: { ...Object.fromEntries(there), ...header.extras },
+      summary: { ...summary, ...header.summary },
+    });
+  }
+  /** Id of the chip that the View itself models time on; null for none. */
+  get ownChip(): string | null {
+    return (this.replaced?.extras ?? this.header.extras).cost?.chosen ?? null;
+  }
+  /** Id of the chip whose figures are in force. */
+  get shownChip(): string | null {
+    return this.header.extras.cost?.chosen ?? null;
   }
   name(i: number): string {
     return this.strings.get(this.instruction.name[i]);

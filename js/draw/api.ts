@@ -4,6 +4,7 @@ import type { EdgeNote } from "../scene/marks.ts";
 import type { GraphTheme } from "../theme/graph.ts";
 import type { Selection } from "../view.ts";
 import type { LifeStep } from "./life.ts";
+import type { Sight } from "./place.ts";
 
 /** Something that can be opened: a group, a fold, or an instruction that calls computations. */
 export interface Target {
@@ -81,6 +82,11 @@ export interface GraphPane {
   /** Opens or closes what is selected; returns whether it can be opened. */
   toggleSelected(): boolean;
   /** Opens level by level, largest first, while at most `limit` boxes are shown (default 5,000). */
+  /** Shows one box alone, opened; null shows everything again. */
+  isolate(target: Target | null): void;
+  readonly isolated: Selection | null;
+  /** What is at a place of the pane, in CSS pixels from its top-left corner; null for nothing. */
+  at(x: number, y: number): Selection | null;
   openAll(limit?: number): void;
   closeAll(): void;
   /** Returns to the initial picture. */
@@ -93,6 +99,8 @@ export interface GraphPane {
   readonly canRedo: boolean;
   undo(): boolean;
   redo(): boolean;
+  /** What is in view: the middle of the pane in the picture, and the zoom. */
+  sight: Sight;
   /** What is open and in view, as the parameters of a link; see place.ts. */
   place(): Record<string, string>;
   /** Restores what is open and in view from such parameters; false if they are of another module. */
@@ -109,10 +117,12 @@ export interface GraphPane {
   /** Highlights every instruction on a data path from `a` to `b`; returns how many, 0 for no path. */
   path(a: number, b: number): number;
   clearHighlight(): void;
-  /** The whole picture as an SVG document. */
-  exportSvg(): string;
-  /** The picture on screen as a PNG data URL. */
-  exportPng(): string;
+  /** The whole picture as an SVG document, with its legend, in this theme or another. */
+  exportSvg(theme?: GraphTheme): string;
+  /** The same as a PNG data URL, with that many pixels for each CSS pixel; "" if it is too large. */
+  exportPng(scale?: number, theme?: GraphTheme): string;
+  /** What is on screen as a PNG data URL; for tests. */
+  screenshot(): string;
   /** Shows or hides the minimap (it hides itself when everything fits). */
   setMinimap(shown: boolean): void;
   stats(): GraphStats;

@@ -19,7 +19,7 @@ export class Emphasis {
     private readonly store: Store,
     signal: AbortSignal,
   ) {
-    for (const key of ["selection", "hover", "highlight", "pointed"] as const) {
+    for (const key of ["selection", "several", "hover", "highlight", "pointed"] as const) {
       store.on(key, () => this.refresh(), signal);
     }
   }
@@ -34,7 +34,11 @@ export class Emphasis {
       renderer.selected > 0
         ? touched(renderer.scene, engine.flow, this.usersNow(), renderer.selected, selection)
         : null;
-    renderer.pointed = itemsOf(renderer.scene, store.get("pointed"));
+    const several = store.get("several").map((s) => engine.itemOf(projection, s));
+    renderer.pointed = [
+      ...itemsOf(renderer.scene, store.get("pointed")),
+      ...several.filter((item) => item > 0),
+    ];
     const highlight = store.get("highlight");
     renderer.lit = highlight ? litItems(renderer.scene, highlight.instructions) : null;
     if (this.markedScene !== renderer.scene) this.mark();

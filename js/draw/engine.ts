@@ -20,10 +20,10 @@ import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
 /** Numbers of boxes tried for the initial picture, until one fits the pane. */
-const BUDGETS = [15, 12, 9, 6, 3];
+const BUDGETS = [36, 30, 24, 18, 15, 12, 9, 6, 3];
 /** Limits on an initial picture, including what is opened to fill the pane. */
-const MOST_BOXES = 15;
-const MOST_ARROWS = 25;
+const MOST_BOXES = 36;
+const MOST_ARROWS = 56;
 /** Scale at which the smallest text is still ten pixels high. */
 const LEAST_SCALE = 10 / SUB_SIZE;
 /** How a picture is laid out: factors on the usual gaps and on the usual aspect ratio. */
@@ -47,7 +47,7 @@ const SHAPES: readonly Shape[] = [
   { spread: 0.45, stretch: 1, flat: true },
 ];
 /** Then this many closed groups are tried one by one; fewer in huge modules. */
-const TRIES = 6;
+const TRIES = 10;
 const HUGE = 40_000;
 
 export class Engine {
@@ -64,6 +64,8 @@ export class Engine {
   private shown = 0;
   private arrows = 0;
   private weight: Uint32Array;
+  /** Tree node of the only container that is shown; -1 for all. */
+  private only = -1;
   private writer: ItemWriter;
   /** The shape of the initial picture, kept for those that follow. */
   private shape = SHAPES[0];
@@ -107,9 +109,48 @@ export class Engine {
     this.plumbing = plumbing;
     this.moves = moves;
     this.flow = buildFlow(this.model, plumbing, moves);
-    this.weight = weights(this.tree, this.flow, plumbing);
+    this.weigh();
     this.counts = new FamilyCounts(this.tree, this.flow);
     this.write(this.writer.flat);
+  }
+  private weigh(): void {
+    this.weight = weights(this.tree, this.flow, this.plumbing);
+    if (this.only < 0) return;
+    const { topDown, parent } = this.tree;
+    const kept = new Uint8Array(this.tree.stacks);
+    for (const v of topDown)
+      if (v === this.only || (parent[v] >= 0 && kept[parent[v]])) kept[v] = 1;
+    for (let i = 0; i < this.tree.instructions; i++) if (kept[parent[i]]) kept[i] = 1;
+    for (let v = parent[this.only]; v >= 0; v = parent[v]) kept[v] = 1;
+    for (let v = 0; v < kept.length; v++) if (!kept[v]) this.weight[v] = 0;
+  }
+  /** The target that is shown alone; null if everything is. */
+  get isolated(): Selection | null {
+    if (this.only < 0) return null;
+    const { instructions } = this.tree;
+    if (this.only < instructions) return { kind: "instruction", index: this.only };
+    return { kind: "group", index: this.only - instructions };
+  }
+  /** Shows one container alone, opened; null shows everything again. */
+  isolate(target: Target | null): void {
+    this.only = -1;
+    if (target) {
+      const { offsets, values } = this.model.fold.members;
+      const whole = target.kind === "fold" ? values[offsets[target.index]] : -1;
+      const node = whole >= 0 ? this.tree.node(whole) : this.node(target);
+      this.weigh();
+      this.openness.uncover(node);
+      this.openness.open[node] = 1;
+      this.openObvious(node);
+      this.only = node;
+    }
+    this.weigh();
+  }
+  /** Whether a node is left out because another container is shown alone. */
+  isLeftOut(node: number): boolean {
+    if (this.only < 0) return false;
+    for (let v = node; v >= 0; v = this.tree.parent[v]) if (v === this.only) return false;
+    return true;
   }
   private write(flat: boolean): void {
     this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics, flat);

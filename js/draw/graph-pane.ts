@@ -28,7 +28,7 @@ import { handlePointer } from "./input/pointer.ts";
 import { neighbourhood, nextItem, pathBetween } from "./input/walk.ts";
 import { colorOfLife, Flows, type LifeStep, lifeOf } from "./life.ts";
 import { measured } from "./paint/measure.ts";
-import { readPlace, writePlace } from "./place.ts";
+import { readPlace, type Sight, writePlace } from "./place.ts";
 import { Renderer } from "./renderer.ts";
 import { Sizing } from "./sizing.ts";
 
@@ -157,6 +157,20 @@ class CanvasPane implements GraphPane {
     this.toggle({ kind, index });
     return true;
   }
+  isolate(target: Target | null): void {
+    this.recorded(() => this.engine.isolate(target));
+    this.sizing.touched = true;
+    this.rebuild(-1);
+    this.renderer.fit();
+  }
+  get isolated(): Selection | null {
+    return this.engine.isolated;
+  }
+  at(x: number, y: number): Selection | null {
+    const { camera, scene } = this.renderer;
+    const item = scene.itemAt(camera.toWorldX(x), camera.toWorldY(y));
+    return item > 0 ? this.engine.selectionOf(this.projection, item) : null;
+  }
   openAll(limit = MOST_BOXES): void {
     this.changeAll(() => this.engine.openAll(limit));
   }
@@ -164,6 +178,7 @@ class CanvasPane implements GraphPane {
     this.changeAll(() => this.engine.closeAll());
   }
   openDefault(): void {
+    this.engine.isolate(null);
     this.sizing.reset();
     this.recorded(() => this.showDefault());
     this.renderer.fit(true);
@@ -213,7 +228,9 @@ class CanvasPane implements GraphPane {
     const { engine, model } = this;
     if (node < 0 || node >= engine.tree.stacks) return;
     this.sizing.touched = true;
-    if (this.recorded(() => engine.openness.uncover(node))) this.rebuild(-1);
+    const leftOut = engine.isLeftOut(node);
+    if (leftOut) engine.isolate(null);
+    if (this.recorded(() => engine.openness.uncover(node)) || leftOut) this.rebuild(-1);
     let item = engine.itemOf(this.projection, selection);
     // What is drawn as text on its users is revealed at the first of them.
     if (item <= 0 && selection.kind === "instruction") {
@@ -304,6 +321,14 @@ class CanvasPane implements GraphPane {
     camera.zoomAt(camera.width / 2, camera.height / 2, factor);
     this.renderer.moved();
   }
+  get sight(): Sight {
+    const { x, y, scale, width, height } = this.renderer.camera;
+    return { x: x + width / scale / 2, y: y + height / scale / 2, scale };
+  }
+  set sight(to: Sight) {
+    this.sizing.touched = true;
+    this.sizing.restore(to);
+  }
   onMove(callback: () => void): () => void {
     this.moveListeners.add(callback);
     return () => void this.moveListeners.delete(callback);
@@ -393,11 +418,25 @@ class CanvasPane implements GraphPane {
 
   // 6. What is drawn, for exports, automation and tests.
 
-  exportSvg(): string {
-    return this.renderer.svg(this.model.header.title);
+  exportSvg(theme = this.theme): string {
+    return this.inTheme(theme, () =>
+      this.renderer.svg(this.model.header.title, this.painted.legend),
+    );
   }
-  exportPng(): string {
-    return this.renderer.png();
+  exportPng(scale = 1, theme = this.theme): string {
+    return this.inTheme(theme, () => this.renderer.png(scale, this.painted.legend));
+  }
+  screenshot(): string {
+    return this.renderer.screenshot();
+  }
+  private inTheme<T>(theme: GraphTheme, make: () => T): T {
+    const before = this.theme;
+    if (theme !== before) this.setTheme(theme);
+    try {
+      return make();
+    } finally {
+      if (theme !== before) this.setTheme(before);
+    }
   }
   boxes(): ReturnType<GraphPane["boxes"]> {
     const { engine, projection, renderer } = this;

@@ -4,7 +4,9 @@ import { EdgeShapes } from "../scene/edge-shapes.ts";
 import { type Colors, type ItemLooks, itemLooks } from "../scene/looks.ts";
 import type { EdgeMark } from "../scene/marks.ts";
 import type { Rect, Scene } from "../scene/scene.ts";
+import type { Surface } from "../scene/surface.ts";
 import type { GraphTheme } from "../theme/graph.ts";
+import type { LegendEntry } from "./api.ts";
 import { Camera, type Target } from "./camera/camera.ts";
 import { Minimap } from "./camera/minimap.ts";
 import { Overview } from "./camera/overview.ts";
@@ -12,12 +14,16 @@ import { DURATION, Transition } from "./camera/transition.ts";
 import type { SceneLife } from "./life.ts";
 import { CanvasSurface } from "./paint/canvas-surface.ts";
 import { paintEdgeShapes } from "./paint/edge-shapes.ts";
+import { legendHeight, paintLegend } from "./paint/legend.ts";
 import { paintMarks } from "./paint/marks.ts";
 import { outlineAll, paintOverlay, type Touched } from "./paint/overlay.ts";
 import type { PaintState } from "./paint/paint-state.ts";
 import { PLAIN_SCALE, paintBase, paintScene } from "./paint/painter.ts";
 import { SvgSurface } from "./paint/svg-surface.ts";
 import { paintTitles } from "./paint/titles.ts";
+
+/** Pixels of a canvas that browsers make; Safari's is the smallest limit. */
+const MOST_PIXELS = 16_777_216 * 4;
 
 export class Renderer {
   readonly camera = new Camera();
@@ -277,21 +283,42 @@ export class Renderer {
     this.frames++;
   }
 
-  svg(title: string): string {
+  svg(title: string, legend: readonly LegendEntry[]): string {
     const { picture } = this.scene;
     const surface = new SvgSurface();
-    const view = { x: 0, y: 0, w: picture.width, h: picture.height };
-    const { x, y, w, h } = picture;
+    const { font, background } = this.theme;
+    const height = this.whole(surface, legend);
+    return surface.document(picture.width, height, font, background, title);
+  }
+  screenshot(): string {
+    this.draw(performance.now());
+    return this.canvas.toDataURL("image/png");
+  }
+  /** A data URL; "" for a picture that is too large for a canvas at this scale. */
+  png(scale: number, legend: readonly LegendEntry[]): string {
+    const { picture } = this.scene;
+    const canvas = document.createElement("canvas");
+    const height = picture.height + legendHeight(legend, picture.width);
+    canvas.width = Math.ceil(picture.width * scale);
+    canvas.height = Math.ceil(height * scale);
+    if (canvas.width * canvas.height > MOST_PIXELS) return "";
+    const context = canvas.getContext("2d");
+    if (!context) return "";
+    context.scale(scale, scale);
+    context.fillStyle = this.theme.background;
+    context.fillRect(0, 0, picture.width, height);
+    this.whole(new CanvasSurface(context, this.theme.font), legend);
+    return canvas.toDataURL("image/png");
+  }
+  /** Paints the whole picture and the legend below it, without what is selected; returns the height. */
+  private whole(surface: Surface, legend: readonly LegendEntry[]): number {
+    const { x, y, w, h, width, height } = this.scene.picture;
+    const view = { x: 0, y: 0, w: width, h: height };
     const state = { ...this.state(view), x, y, w, h, scale: 1, lit: null };
     paintScene(surface, this.scene, state);
     paintEdgeShapes(surface, state, this.shapes);
     paintMarks(surface, state, this.edgeMarks);
-    const { font, background } = this.theme;
-    return surface.document(picture.width, picture.height, font, background, title);
-  }
-  png(): string {
-    this.draw(performance.now());
-    return this.canvas.toDataURL("image/png");
+    return height + paintLegend(surface, this.theme, legend, width, height);
   }
 }
 

@@ -1,4 +1,8 @@
-/** Analyses, which take longer than the first picture: requested once that is shown. */
+/**
+ * Analyses, which take longer than the first picture: requested once that is shown. And the figures
+ * of another chip, which Python worked out too: a saved page has those of likely chips, a kernel
+ * makes them when asked.
+ */
 import type { ViewModel } from "../base/model.ts";
 import { decodeAnalyses } from "../base/model.ts";
 import type { WhenReleased } from "../base/press.ts";
@@ -10,6 +14,7 @@ interface Parts {
   model: ViewModel;
   store: Store;
   host: Host;
+  signal: AbortSignal;
   whenReleased: WhenReleased;
   /** Writes into the status line. */
   note(words: string): void;
@@ -19,23 +24,17 @@ interface Parts {
 
 export class Analyses {
   /** The chip that the options named when they were last looked at. */
-  private hardware: string | null = null;
+  private wanted: string | null = null;
+  /** Ends the request for a chip that is no longer wanted. */
+  private asking = new AbortController();
 
   constructor(private readonly parts: Parts) {
-    const { store, whenReleased } = parts;
-    // Panels are redrawn if the chip is changed from outside rather than by the Cost panel,
-    // which sets the chip first.
-    store.on("options", () => {
-      if (!this.useHardware()) return;
-      whenReleased(() => {
-        store.extended();
-        store.repaint();
-      });
-    });
+    parts.store.on("options", () => void this.useHardware());
+    parts.signal.addEventListener("abort", () => this.asking.abort(), { once: true });
   }
 
-  async request(signal: AbortSignal): Promise<void> {
-    const { model, host, note, whenReleased } = this.parts;
+  async request(): Promise<void> {
+    const { model, host, note, whenReleased, signal } = this.parts;
     note("Computing cost, memory and collectives…");
     try {
       const bytes = await host.analyses?.(signal);
@@ -48,23 +47,56 @@ export class Analyses {
       note(`No cost, memory and collectives: ${(error as Error).message}`);
     }
     whenReleased(() => {
-      this.useHardware();
       this.parts.extended();
+      void this.useHardware();
     });
   }
-  /** Chooses the chip that the options name, once there are costs; returns whether it changed. */
-  private useHardware(): boolean {
-    const { model, store, note } = this.parts;
+
+  /** Shows the figures of the chip that the options name, once there are costs. */
+  private async useHardware(): Promise<void> {
+    const { model, store, host, note } = this.parts;
     const wanted = store.get("options").hardware ?? null;
     const costs = costsOf(model);
-    if (!costs || wanted === this.hardware) return false;
-    this.hardware = wanted;
-    if (wanted !== null && wanted === costs.chip?.id) return false;
-    const { chip } = costs;
-    if (!costs.choose(wanted)) {
-      const on = costs.chip ? `time is modelled on ${costs.chip.label}` : "no time is modelled";
-      note(`Unknown chip ${wanted}; ${on}.`);
+    if (!costs || wanted === this.wanted) return;
+    this.wanted = wanted;
+    this.asking.abort();
+    const own = model.ownChip;
+    if (wanted === null || wanted === own) {
+      if (model.shownChip !== own) this.show(null);
+      return;
     }
-    return costs.chip !== chip;
+    if (wanted === model.shownChip) return;
+    const label = costs.extras.hardware.find(({ id }) => id === wanted)?.label;
+    this.asking = new AbortController();
+    const { signal } = this.asking;
+    try {
+      if (!label) throw new Error(`unknown chip ${wanted}`);
+      if (!host.chip || (host.chips && !host.chips.includes(wanted))) {
+        throw new Error(`the figures on ${label} were not saved with this view`);
+      }
+      note(`Working out the figures on ${label}…`);
+      const block = await decodeAnalyses(await host.chip(wanted, signal));
+      if (signal.aborted) return;
+      note("");
+      this.show(block);
+    } catch (error) {
+      if (signal.aborted) return;
+      const now = costs.chip ? `time is modelled on ${costs.chip.label}` : "no time is modelled";
+      note(`${sentence((error as Error).message)}; ${now}.`);
+    }
+  }
+
+  private show(block: Awaited<ReturnType<typeof decodeAnalyses>> | null): void {
+    const { model, store, whenReleased } = this.parts;
+    whenReleased(() => {
+      const trips = costsOf(model)?.allTrips ?? [];
+      model.useChip(block);
+      costsOf(model)?.setAllTrips(trips);
+      this.parts.extended();
+      store.repaint();
+    });
   }
 }
+
+const sentence = (words: string) =>
+  words.charAt(0).toUpperCase() + words.slice(1).replace(/\.$/, "");

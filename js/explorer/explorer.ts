@@ -11,6 +11,8 @@ import {
   type GraphTheme,
   LIGHT,
 } from "../draw/graph-pane.ts";
+import { boxMenu, isolationNote } from "../panels/chrome/box-menu.ts";
+import { copyMenu } from "../panels/chrome/copy-menu.ts";
 import { header } from "../panels/chrome/header.ts";
 import { help } from "../panels/chrome/help.ts";
 import { emptyNote, highlightNote } from "../panels/chrome/notes.ts";
@@ -18,6 +20,7 @@ import { type Sidebar, sidebar } from "../panels/chrome/sidebar.ts";
 import { type StatusLine, status } from "../panels/chrome/status.ts";
 import { strip } from "../panels/chrome/strip.ts";
 import { type Toolbar, toolbar } from "../panels/chrome/toolbar.ts";
+import { tooltip } from "../panels/chrome/tooltip.ts";
 import { edgeMarking } from "../panels/details/edge-marks.ts";
 import { PANELS } from "../panels/index.ts";
 import type { Coloring, PanelContext } from "../panels/panel.ts";
@@ -57,6 +60,7 @@ export class Explorer {
     private readonly signal: AbortSignal,
   ) {
     this.store = new Store(model, options);
+    root.classList.toggle("bare", host.bare ?? false);
     this.colorings = availableColorings(model);
 
     // 1. The graph.
@@ -81,11 +85,19 @@ export class Explorer {
     main.append(this.side.grip, this.side.element);
     this.followWidth();
     this.tools.setColorings(this.colorings);
-    this.top = header(root, model, signal);
+    this.top = this.makeHeader();
     root.prepend(this.top, this.tools.element);
     this.line = status(this.ctx);
     root.append(this.line.element);
     if (!(this.pane.stats()?.boxes > 0)) emptyNote(graph);
+    const { pane, ctx } = this;
+    attempt("copying", () => copyMenu(root, this.side.element, signal));
+    attempt("tooltip", () => tooltip(graph, ctx));
+    attempt("menu of boxes", () => {
+      const showPanel = (id: string) => this.side.open(id);
+      boxMenu({ root, graph, ctx, boxes: pane, showPanel });
+      isolationNote(graph, ctx, pane);
+    });
     attempt("highlight note", () => highlightNote(graph, this.store, signal));
 
     // 3. Colours.
@@ -109,17 +121,18 @@ export class Explorer {
       model,
       store: this.store,
       host,
+      signal,
       whenReleased: this.ctx.whenReleased,
       note: (words) => this.line.note(words),
       extended: () => this.extended(),
     });
-    if (host.analyses) afterPaint(() => void analyses.request(signal), signal);
+    if (host.analyses) afterPaint(() => void analyses.request(), signal);
     else this.colours.settle();
     this.store.on("selection", () => {
       const selection = this.store.get("selection");
       host.onSelect?.({ ...selection, name: nameOf(model, selection) });
     });
-    const { ctx, pane, side, tools } = this;
+    const { side, tools } = this;
     const showHelp = () => this.showHelp();
     const active = () => this.active;
     bindKeys(root, { ctx, pane, side, tools, help: showHelp, active }, signal);
@@ -157,6 +170,9 @@ export class Explorer {
     const background = toHex(getComputedStyle(this.root).backgroundColor);
     return background ? { ...base, background } : base;
   }
+  private get otherTheme(): GraphTheme {
+    return this.dark ? LIGHT : DARK;
+  }
   private get active(): HTMLElement | null {
     return (this.root.getRootNode() as ShadowRoot).activeElement as HTMLElement | null;
   }
@@ -170,13 +186,17 @@ export class Explorer {
   private extended(): void {
     this.colorings = availableColorings(this.model);
     this.tools.setColorings(this.colorings);
-    const fresh = header(this.root, this.model, this.signal);
+    const fresh = this.makeHeader();
     this.top.replaceWith(fresh);
     this.top = fresh;
     this.store.extended();
     this.colours.settle();
   }
 
+  private makeHeader(): HTMLElement {
+    const { root, model, store, host, signal } = this;
+    return header({ root, model, store, host, signal });
+  }
   private makePane(graph: HTMLElement): GraphPane {
     try {
       return createGraphPane(graph, this.model, this.store, this.theme);
@@ -208,6 +228,7 @@ export class Explorer {
       passes: new PassLoader(host, signal),
       stage: (shown, until) => this.stages.make(shown, until),
       whenReleased: whenReleased(root, signal),
+      note: (words) => this.line?.note(words),
       signal,
     };
   }
@@ -227,8 +248,8 @@ export class Explorer {
       openDefault: () => pane.openDefault(),
       picture: pane,
       places,
-      exportSvg: () => pane.exportSvg(),
-      exportPng: () => pane.exportPng(),
+      exportSvg: (other) => pane.exportSvg(other ? this.otherTheme : undefined),
+      exportPng: (scale, other) => pane.exportPng(scale, other ? this.otherTheme : undefined),
       showPanel: (id) => this.side.open(id),
       fullscreen: () => fullscreen(root),
       help: () => this.showHelp(),

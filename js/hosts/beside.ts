@@ -2,10 +2,89 @@
 import type { ViewModel } from "../base/model.ts";
 import { costsOf } from "../state/cost/costs.ts";
 import { groupPath, instructionsOf } from "../state/members.ts";
+import type { Store } from "../state/store.ts";
 import type { Selection } from "../view.ts";
+
+interface Target {
+  kind: "group" | "fold" | "instruction";
+  index: number;
+}
+
+/** What is used of the graph pane. */
+interface Pane {
+  openAll(): void;
+  closeAll(): void;
+  openDefault(): void;
+  fit(): void;
+  zoom(factor: number): void;
+  toggle(target: Target): void;
+  canOpen(target: Target): boolean;
+  isOpen(target: Target): boolean;
+  onMove(callback: () => void): () => void;
+  sight: { x: number; y: number; scale: number };
+}
 
 interface Running {
   model: ViewModel;
+  store: Store;
+  pane: Pane;
+}
+
+/** What a toolbar does to a picture, which is done to both. */
+const COMMON = ["openAll", "closeAll", "openDefault", "fit", "zoom"] as const;
+
+/**
+ * Makes two pictures one: what is opened, moved, zoomed and chosen in either is in both. `pair`
+ * finds the counterpart of a box of the side, 0 or 1.
+ */
+export function together(
+  both: readonly [Running, Running],
+  pair: (side: number, selection: Selection) => Selection | null,
+): void {
+  let following = false;
+  const once = (act: () => void) => {
+    if (following) return;
+    following = true;
+    act();
+    following = false;
+  };
+  both.forEach(({ pane, store }, side) => {
+    const other = both[1 - side];
+    for (const name of COMMON) {
+      const own = (pane[name] as (...values: number[]) => void).bind(pane);
+      const theirs = (...values: number[]) =>
+        (other.pane[name] as (...values: number[]) => void)(...values);
+      Object.assign(pane, {
+        [name]: (...values: number[]) => {
+          own(...values);
+          once(() => theirs(...values));
+        },
+      });
+    }
+    const toggle = pane.toggle.bind(pane);
+    Object.assign(pane, {
+      toggle: (target: Target) => {
+        toggle(target);
+        const there = pair(side, target) as Target | null;
+        if (!there || !other.pane.canOpen(there)) return;
+        if (other.pane.isOpen(there) !== pane.isOpen(target)) once(() => other.pane.toggle(there));
+      },
+    });
+    pane.onMove(() =>
+      // The picture moves after this call.
+      requestAnimationFrame(() =>
+        once(() => {
+          other.pane.sight = pane.sight;
+        }),
+      ),
+    );
+    store.on("options", () => {
+      const { colorBy, panel, theme } = store.get("options");
+      const there = other.store.get("options");
+      if (there.colorBy === colorBy && there.panel === panel && there.theme === theme) return;
+      once(() => other.store.setOptions({ colorBy, panel, theme }));
+    });
+  });
 }
 
 /** The explorer in an element, once it has its View; null before. */

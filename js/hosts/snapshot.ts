@@ -2,7 +2,7 @@
 
 import { mount } from "../mount.ts";
 import type { Host, Mounted, Options, Selection } from "../view.ts";
-import { mostChanged, partner, running } from "./beside.ts";
+import { mostChanged, partner, running, together } from "./beside.ts";
 import { placed } from "./saved-page.ts";
 
 type WithFromBase64 = typeof Uint8Array & { fromBase64?(text: string): Uint8Array };
@@ -22,6 +22,22 @@ function block(id: string, missing: string): Uint8Array {
   return fromBase64(text);
 }
 
+/** Figures for other chips that the page was saved with; a page of two programs has none. */
+function savedChips(suffix: string): Pick<Host, "chips" | "chip"> {
+  const blocks = new Map<string, Element>();
+  for (const script of suffix ? [] : document.querySelectorAll("script[data-chip]")) {
+    blocks.set((script as HTMLElement).dataset.chip ?? "", script);
+  }
+  return {
+    chips: [...blocks.keys()],
+    async chip(id) {
+      const text = blocks.get(id)?.textContent?.trim();
+      if (!text) throw new Error("this page was saved without them.");
+      return fromBase64(text);
+    },
+  };
+}
+
 /** One explorer of the page. The ids of blocks of a second one beside it end in "-other". */
 function open(element: HTMLElement, suffix: string, more: Partial<Host>): Mounted {
   const options = JSON.parse(element.dataset.options || "{}") as Partial<Options>;
@@ -37,6 +53,7 @@ function open(element: HTMLElement, suffix: string, more: Partial<Host>): Mounte
       const missing = element.dataset.noAnalyses || "this page was saved without them.";
       return block(`hloscope-analyses${suffix}`, missing);
     },
+    ...savedChips(suffix),
     async text() {
       return block(`hloscope-text${suffix}`, noText);
     },
@@ -74,7 +91,7 @@ function beside(first: HTMLElement, second: HTMLElement): void {
   };
   const mounted = [
     open(first, "", { onSelect: follow(0) }),
-    open(second, "-other", { onSelect: follow(1) }),
+    open(second, "-other", { onSelect: follow(1), bare: true }),
   ];
   // Both pictures start at the change that costs the most.
   const begin = () => {
@@ -84,7 +101,10 @@ function beside(first: HTMLElement, second: HTMLElement): void {
     return explorer?.model.optional("diff.of") != null;
   };
   const waiting = setInterval(() => {
-    if (running(first)?.model.optional("diff.pair") && begin()) clearInterval(waiting);
+    const [a, b] = [running(first), running(second)];
+    if (!a?.model.optional("diff.pair") || !b || !begin()) return;
+    clearInterval(waiting);
+    together([a, b], (side, selection) => partner(sides[side], sides[1 - side], selection));
   }, 200);
   // The lists beside the pictures name instructions of either side.
   document.addEventListener("click", (event) => {

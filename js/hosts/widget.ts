@@ -8,7 +8,8 @@
  *     _bookmarks list    name, note, place
  *     _passes    str     "" none, "kept", or "compile": available after compiling once more
  *
- * Other blocks come on request: {kind: "text" | "analyses" | "stages", id} goes out; the same with
+ * Other blocks come on request: {kind: "text" | "analyses" | "stages", id} goes out, or
+ * {kind: "chip", chip, id}; the same with
  * one buffer, or {kind: "error", id, message}, comes back.
  */
 import { tellKept } from "../base/kept.ts";
@@ -42,9 +43,10 @@ const toBytes = (data: DataView | ArrayBuffer | Uint8Array): Uint8Array =>
     : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
 function askFor(
-  kind: "text" | "analyses" | "stages",
+  kind: "text" | "analyses" | "stages" | "chip",
   model: Model,
   signal: AbortSignal,
+  more: { chip?: string } = {},
 ): Promise<Uint8Array> {
   const id = ++asked;
   return new Promise((resolve, reject) => {
@@ -71,7 +73,7 @@ function askFor(
     );
     signal.addEventListener("abort", stop, { once: true });
     model.on("msg:custom", receive as never);
-    model.send({ kind, id });
+    model.send({ kind, id, ...more });
   });
 }
 
@@ -154,6 +156,7 @@ export function render({ model, el, signal }: RenderProps): () => void {
       const data = model.get("_analyses") as DataView | null;
       return data?.byteLength ? toBytes(data) : askFor("analyses", model, aborted);
     },
+    chip: (id, aborted) => askFor("chip", model, aborted, { chip: id }),
     text: (aborted) => askFor("text", model, aborted),
     stages: (aborted) => askFor("stages", model, aborted),
     place: String(model.get("_place") ?? ""),

@@ -59,6 +59,8 @@ export interface PanelContext {
   stage(model: ViewModel, signal: AbortSignal): Stage;
   /** Runs work that redraws parts: at once, or, if something is pressed, after the release. */
   whenReleased: WhenReleased;
+  /** Writes into the status line. */
+  note(words: string): void;
   /** Aborted when the panel is closed or the explorer disposed. */
   signal: AbortSignal;
 }
@@ -70,6 +72,8 @@ export interface Panel {
   width?: number;
   /** Fills its area and scrolls by itself: no padding around it. */
   fills?: boolean;
+  /** Shows nothing that depends on the chip: stays as it is when another one is chosen. */
+  ofNoChip?: boolean;
   /** Whether this View has what the panel shows; panels without data get no tab. */
   available(model: ViewModel, host?: Host): boolean;
   /** Fills `element` (inside the shadow root; use textContent only). Clean up on ctx.signal. */

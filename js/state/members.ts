@@ -5,12 +5,17 @@ import type { Selection } from "../view.ts";
 
 /** A value derived from the model alone, computed on first use and cached with it. */
 export function perModel<T>(build: (model: ViewModel) => T): (model: ViewModel) => T {
-  const kept = new WeakMap<ViewModel, { value: T; edition: number }>();
+  const kept = new WeakMap<ViewModel, { value: T; edition: number; figures: number }>();
   return (model) => {
+    const { edition, figures } = model;
     let found = kept.get(model);
-    // A null result is computed again once the analyses have arrived.
-    if (!found || (found.value === null && found.edition !== model.edition)) {
-      found = { value: build(model), edition: model.edition };
+    // A null result is computed again once the analyses have arrived, all of them for another chip.
+    if (
+      !found ||
+      found.figures !== figures ||
+      (found.value === null && found.edition !== edition)
+    ) {
+      found = { value: build(model), edition, figures };
       kept.set(model, found);
     }
     return found.value;

@@ -7,6 +7,8 @@ import type { Options, Selection } from "../view.ts";
 
 export const NOTHING: Selection = { kind: "none", index: -1 };
 
+const isSame = (a: Selection, b: Selection) => a.kind === b.kind && a.index === b.index;
+
 export const DEFAULT_OPTIONS: Options = {
   theme: "auto",
   colorBy: "family",
@@ -32,6 +34,8 @@ export interface SourceLine {
 
 export interface State {
   selection: Selection;
+  /** Boxes that were selected together, with Ctrl or Cmd; empty unless there are several. */
+  several: readonly Selection[];
   hover: Selection;
   highlight: Highlight | null;
   /** Instructions pointed at elsewhere, for example in a text: outlined meanwhile. */
@@ -58,6 +62,7 @@ export class Store {
   ) {
     this.state = {
       selection: NOTHING,
+      several: [],
       hover: NOTHING,
       highlight: null,
       pointed: null,
@@ -95,8 +100,23 @@ export class Store {
       }
     }
   }
+  /** Adds a box to those that are selected, or removes it. */
+  selectAlso(selection: Selection): void {
+    const { selection: now, several } = this.state;
+    const alone = now.kind === "none" ? [] : [now];
+    const before = several.length ? several : alone;
+    const without = before.filter((s) => !isSame(s, selection));
+    const after = without.length < before.length ? without : [...before, selection];
+    this.select(after[after.length - 1] ?? NOTHING);
+    this.state.several = after.length > 1 ? after : [];
+    this.emit("several");
+  }
   select(selection: Selection): void {
     const now = this.state.selection;
+    if (this.state.several.length) {
+      this.state.several = [];
+      this.emit("several");
+    }
     if (now.kind === selection.kind && now.index === selection.index) return;
     if (now.kind !== "none") this.past.push(now);
     if (this.past.length > 200) this.past.shift();

@@ -172,7 +172,7 @@ export const DARK: GraphTheme = {
     reduction: "#6a4aa8",
     fusion: "#1f5686",
     elementwise: "#324a60",
-    data_movement: "#4b5130",
+    data_movement: "#555d63",
     constant: "#242b33",
     parameter: "#242b33",
     plumbing: "#2a323b",

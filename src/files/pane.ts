@@ -156,6 +156,10 @@ export class ExplorerPane extends Widget {
     this.shown = mount(host, {
       view: async () => bytes,
       analyses: (signal) => more("analyses", signal),
+      chip: async (hardware, signal) => {
+        const request = { what: "chip" as const, path, module, hardware, signal };
+        return (await ask(this.about.settings, request))!.bytes;
+      },
       text: (signal) => more("text", signal),
       stages: (signal) => more("stages", signal),
       ...(folder ? passesOf(this.about.settings, path, folder) : {}),

@@ -3,7 +3,7 @@
  *
  *     kind (1 byte) | length (u32, little-endian) | payload
  *
- * P progress, V view, A analyses, T text, S stages, I modules, H page, K passes, C costs of passes,
+ * P progress, V view, A analyses, F figures on another chip, T text, S stages, I modules, H page, K passes, C costs of passes,
  * E error.
  */
 import { URLExt } from "@jupyterlab/coreutils";
@@ -35,14 +35,14 @@ export interface Progress {
 type PassRequest = "passes" | "pass_costs";
 
 export interface Request {
-  what: "view" | "analyses" | "text" | "stages" | "list" | "html" | "diff" | PassRequest;
+  what: "view" | "analyses" | "chip" | "text" | "stages" | "list" | "html" | "diff" | PassRequest;
   path: string;
   /** The second file of a diff. */
   other?: string;
   module?: string;
   /** The module of the second file. */
   otherModule?: string;
-  /** Id of the chip on which to model time; "" or absent: the capture's own. */
+  /** Id of the chip on which to model time; "" or absent: the capture's own. That of "chip". */
   hardware?: string;
   /** Of the previous answer; null is returned if the file is unchanged. */
   etag?: string;
@@ -111,6 +111,7 @@ class Frames {
 const RESULT: Record<Request["what"], string> = {
   view: "V",
   analyses: "A",
+  chip: "F",
   stages: "S",
   text: "T",
   list: "I",

@@ -30,6 +30,7 @@ export interface Shown {
   collectives: number | null;
   wireBytes: number | null;
   wireIsLeast: boolean;
+  wireIsOneTrip: boolean;
   shown: Date | null;
   cell: number;
   output: number;
@@ -81,6 +82,7 @@ function read(
     collectives: count("collectives"),
     wireBytes: count("wire_bytes"),
     wireIsLeast: marker.wire_is_least === true,
+    wireIsOneTrip: marker.wire_is_one_trip === true,
     shown: Number.isNaN(time.getTime()) ? null : time,
     cell,
     output,
@@ -103,7 +105,8 @@ export function facts(shown: Shown, name: string): string[] {
     instructions === null ? "" : plural(instructions, "instruction"),
     peakBytes === null ? "" : `peak ${bytes(peakBytes)}`,
   ];
-  const sent = wireBytes ? `, ${shown.wireIsLeast ? "≥ " : ""}${bytes(wireBytes)} sent` : "";
+  const figure = `${shown.wireIsLeast ? "≥ " : ""}${bytes(wireBytes ?? 0)}`;
+  const sent = wireBytes ? `, ${figure}${shown.wireIsOneTrip ? " (1 trip)" : ""} sent` : "";
   const moved = collectives ? plural(collectives, "collective") + sent : "";
   return [of.filter(Boolean).join(" · "), size.filter(Boolean).join(" · "), moved].filter(Boolean);
 }

@@ -9,6 +9,8 @@
 export interface SavedData {
   view: Uint8Array;
   analyses: Uint8Array | null;
+  /** Figures on other chips, by id. */
+  chips: Map<string, Uint8Array>;
   text: Uint8Array | null;
   stages: Uint8Array | null;
   /** Why there is no text. */
@@ -49,6 +51,7 @@ export function savedData(html: string): SavedData {
   return {
     view,
     analyses: block(page, "hloscope-analyses"),
+    chips: chipsOf(page),
     text: block(page, "hloscope-text"),
     stages: block(page, "hloscope-stages"),
     noText: about?.noText || "this output was saved without it.",
@@ -62,8 +65,18 @@ function parse(html: string): Document {
   return new DOMParser().parseFromString(html, "text/html");
 }
 
-function block(page: Document, id: string): Uint8Array | null {
-  const element = page.getElementById(id);
+function chipsOf(page: Document): Map<string, Uint8Array> {
+  const found = new Map<string, Uint8Array>();
+  for (const element of page.querySelectorAll("script[data-chip]")) {
+    const bytes = bytesIn(element);
+    if (bytes) found.set((element as HTMLElement).dataset.chip ?? "", bytes);
+  }
+  return found;
+}
+
+const block = (page: Document, id: string): Uint8Array | null => bytesIn(page.getElementById(id));
+
+function bytesIn(element: Element | null): Uint8Array | null {
   if (element?.getAttribute("type") !== "application/octet-stream;base64") return null;
   try {
     const raw = atob(element.textContent ?? "");

@@ -151,6 +151,12 @@ export function mountSaved(
         if (!saved.analyses) throw new Error(saved.noAnalyses);
         return saved.analyses;
       },
+      chips: [...saved.chips.keys()],
+      chip: async (id) => {
+        const bytes = saved.chips.get(id);
+        if (!bytes) throw new Error("this output was saved without its figures.");
+        return bytes;
+      },
       text: async () => {
         if (!saved.text) throw new Error(saved.noText);
         return saved.text;

@@ -8,6 +8,7 @@ import {
   executionsText,
   totalsBy,
   totalWire,
+  wireText,
 } from "../../js/state/devices/collectives.ts";
 import { meshSpots, tileRanges, torusSpots } from "../../js/state/devices/devices.ts";
 import { shortLine } from "../../js/state/source/places.ts";
@@ -26,6 +27,7 @@ const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   wire: 75,
   executions: 2,
   executionsATrip: 1,
+  mayNotRun: false,
   branches: [],
   phase: "forward",
   written: "partitioner",
@@ -50,6 +52,12 @@ describe("totals", () => {
     const [total] = totalsBy(rows, () => "");
     expect([total.leastWire, total.wire]).toEqual([250, 300]);
     expect(executionsText(rows[0])).toBe("0–2");
+  });
+  test("are a lower bound only where each loop runs at least once", () => {
+    const unknown = { executions: Number.NaN };
+    expect(wireText([row({ wire: 512 }), row({ wire: 512, ...unknown })])).toBe("≥ 1.5 KiB");
+    const mayNotRun = row({ wire: 512, mayNotRun: true, ...unknown });
+    expect(wireText([row({ wire: 512 }), mayNotRun])).toBe("1.5 KiB (1 trip)");
   });
   test("sum executions and say when something is unknown", () => {
     const rows = [row({}), row({ wire: 50 }), row({ axes: "data", executions: Number.NaN })];

@@ -86,10 +86,33 @@ describe("finds", () => {
 });
 
 test("agrees with a slow twin on random words", () => {
+  const { family, group } = model.instruction;
+  const boxes = (i: number): string[] => {
+    const out: string[] = [];
+    for (let g = group[i]; g > 0; g = model.group.parent[g]) out.push(model.groupLabel(g));
+    return out;
+  };
+  const functions = (i: number): string[] => {
+    const out: string[] = [];
+    const { frame, strings } = model;
+    for (let f = model.instruction.frame[i]; f >= 0; f = frame.parent[f]) {
+      out.push(strings.get(frame.function[f]));
+    }
+    return out;
+  };
   const slow = (word: string) =>
     ROWS.map((r, i) => [r, i] as const)
-      .filter(([r]) =>
-        [r.name, r.opcode, r.shape, r.opName ?? "", ...(r.stack ?? []).map((f) => f.split(":")[0])]
+      .filter(([r, i]) =>
+        [
+          r.name,
+          r.opcode,
+          r.shape,
+          r.opName ?? "",
+          ...(r.stack ?? []).map((f) => f.split(":")[0]),
+          model.header.families[family[i]].label,
+          ...boxes(i),
+          ...functions(i),
+        ]
           .join("\n")
           .toLowerCase()
           .includes(word),

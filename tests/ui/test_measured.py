@@ -97,6 +97,7 @@ def test_operations_by_time_by_straggler_and_against_the_model(
     # another chip chosen: it is compared with that model at once
     page.get_by_role("tab", name="Cost", exact=True).click()
     page.get_by_label("Chip").select_option("h100")
+    page.locator(".chip-choice", has_text="H100").wait_for()
     page.get_by_role("tab", name="Measured", exact=True).click()
     dots = page.locator(".scatter circle.dot")
     assert dots.count() == 3

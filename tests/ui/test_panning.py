@@ -62,7 +62,7 @@ def page(open_page: OpenPage, saved: str) -> Page:
 
 
 def png(page: Page) -> str:
-    return str(page.evaluate(f"() => {HANDLE}.pane.exportPng()"))
+    return str(page.evaluate(f"() => {HANDLE}.pane.screenshot()"))
 
 
 def afresh(page: Page) -> str:

@@ -190,7 +190,7 @@ def test_a_prefetch_is_a_mark_on_its_arrow_and_boxes_when_asked(
     before = boxes(page)
     key = page.locator(".legend .key.moved")
     assert key.inner_text().split() == [
-        *("○ moved beside".split() if chip is None else "○ moved beside, hidden".split()), "1"
+        *("○ async".split() if chip is None else "○ async, hidden".split()), "1"
     ]  # fmt: skip
     key.click()
     assert page.evaluate(f"() => {HANDLE}.store.get('highlight').instructions.size") == 2

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import hloscope as hs
 import numpy as np
+from boxes_program import program
 from hloscope.analysis.measured.events import MeasuredEvents, MeasuredLane
 from hloscope.analysis.measured.join import join
 from hloscope.readers.xplane.xplane import OpTime
@@ -26,11 +27,12 @@ def test_the_timeline_zooms_selects_and_follows(renderer, open_page, tmp_path):
     # What is under the pointer is named, and a click selects it.
     said = page.locator(".panel p.note").first
     found = ""
-    for x in range(10, int(box["width"]), 12):
-        page.mouse.move(box["x"] + x, box["y"] + 48)
+    places = [(x, y) for y in (48, 71, 94, 117) for x in range(10, int(box["width"]), 12)]
+    for x, y in places:
+        page.mouse.move(box["x"] + x, box["y"] + y)
         if "dot.1" in said.inner_text():
             found = said.inner_text()
-            page.mouse.click(box["x"] + x, box["y"] + 48)
+            page.mouse.click(box["x"] + x, box["y"] + y)
             break
     assert "compute" in found
     selected = page.evaluate(
@@ -154,3 +156,24 @@ def test_runs_of_a_trace_are_chosen(renderer, open_page, tmp_path):
     runs.select_option("the whole trace")
     page.wait_for_timeout(200)
     assert canvas.evaluate("(c) => c.toDataURL()") != first
+
+
+def test_rows_of_boxes_stand_above_the_lanes(renderer, open_page, tmp_path):
+    """Two boxes one after the other: each is a span with its name, and a click selects it."""
+    cap = hs.read(program(), hardware="tpu-v5e")
+    page = open_page(cap.to_html(tmp_path / "f.html").as_uri(), width=1500, height=950)
+    page.get_by_role("tab", name="Timeline", exact=True).click()
+    box = page.locator(".timeline-box canvas").bounding_box()
+    said = page.locator(".panel p.note").first
+    page.mouse.move(box["x"] + 40, box["y"] + 30)
+    assert said.inner_text().startswith("encoder · ")
+    page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 30)
+    assert said.inner_text().startswith("decoder · ")
+    page.mouse.click(box["x"] + box["width"] - 60, box["y"] + 30)
+    name = "model.groupLabel(store.get('selection').index)"
+    assert (
+        page.evaluate(f"(() => {{ const {{store, model}} = ({ROOT}).hloscope; return {name}; }})()")
+        == "decoder"
+    )
+    parts = page.locator(".timeline-parts .bar-label").all_inner_texts()
+    assert {"encoder", "decoder"} == set(parts)

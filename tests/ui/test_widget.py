@@ -30,7 +30,11 @@ window.model = {
   save_changes: () => { saved++; },
   on: (event, f) => (on[event] ??= new Set()).add(f),
   off: (event, f) => on[event]?.delete(f),
-  send: (content) => sent.push(content),
+  send: (content) => {
+    sent.push(content);
+    const block = window.chips?.[content.chip];
+    if (block) say('msg:custom', {kind: 'chip', id: content.id}, [block]);
+  },
 };
 window.say = (event, ...args) => { for (const f of [...(on[event] ?? [])]) f(...args); };
 window.answer = (kind) =>
@@ -57,6 +61,12 @@ def widget(page: Page, renderer: Path, capture: Any, options: str, before: str =
             base64.b64encode(b).decode()
             for b in (blocks.view(capture), blocks.analyses(capture), blocks.text(capture))
         ],
+    )
+    chips = blocks.chips(capture, 2**20)
+    page.evaluate(
+        "(chips) => { window.chips = Object.fromEntries("
+        " Object.entries(chips).map(([id, data]) => [id, bytes(data)])); }",
+        {chip: base64.b64encode(made).decode() for chip, made in chips.items()},
     )
     page.evaluate(f"() => {{ state._options = {options}; {before} }}")
     code = base64.b64encode(static.widget_module("explorer").encode()).decode()
@@ -253,6 +263,7 @@ def test_a_click_is_not_lost_when_the_page_is_drawn_anew_under_it(
 def test_a_click_that_ends_the_typing_of_a_number_counts(page: Page) -> None:
     page.get_by_role("tab", name="Cost").click()
     page.get_by_label("Chip").select_option("h100")
+    page.locator(".chip-choice", has_text="H100").wait_for()
     page.get_by_text("Its numbers").click()
     time = page.locator("dt", has_text="Modelled time").locator("+ dd")
     before = time.inner_text()

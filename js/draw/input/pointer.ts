@@ -30,7 +30,7 @@ const markTitle = ({ texts, kind, count, bytes, exposed }: EdgeMark): string =>
   [
     kind === "reshard"
       ? "sharding changes:"
-      : `moved beside the computation${count > 1 ? `, ${format.count(count)} in all, ${format.bytes(bytes)}` : ""}${count > 1 && exposed > 0 ? `, up to ${format.quantity(exposed, "s")} exposed in one run of each` : ""}:`,
+      : `async: moved beside the computation${count > 1 ? `, ${format.count(count)} in all, ${format.bytes(bytes)}` : ""}${count > 1 && exposed > 0 ? `, up to ${format.quantity(exposed, "s")} exposed in one run of each` : ""}:`,
     ...texts.slice(0, LISTED),
     ...(texts.length > LISTED ? [`and ${texts.length - LISTED} more`] : []),
   ].join("\n");
@@ -106,6 +106,10 @@ export function handlePointer(parts: Parts, signal: AbortSignal): void {
           return;
         }
         const chip = chipAt(item, x, y);
+        if (event.ctrlKey || event.metaKey) {
+          store.selectAlso(chip >= 0 ? { kind: "instruction", index: chip } : to);
+          return;
+        }
         if (chip >= 0) {
           store.selectInstruction(chip);
           if (projection().itemOfInstruction[chip] > 0) parts.reveal(chip);

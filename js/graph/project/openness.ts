@@ -125,6 +125,9 @@ export function worthOf(tree: Tree, node: number): number {
   return sum;
 }
 
+/** A group is opened in place of one that does not fit if it has this share of its work. */
+const INSTEAD = 0.5;
+
 /** Groups that show how rather than what; closed at first unless the module is tiny. */
 const INNER = new Set(["fusion", "reducer", "condition", "unreachable"]);
 
@@ -167,6 +170,7 @@ export function openDefault(
   boxes = first.length;
   push(first);
   const skipped: number[] = [];
+  let refused = 0;
   while (heap.length > 0) {
     let best = 0;
     for (let k = 1; k < heap.length; k++) {
@@ -188,7 +192,12 @@ export function openDefault(
     // A loop's body is worth showing even if it is small; that of other callers is not.
     if (v < tree.instructions && !landmark(v) && weight[v] < 8 && inside.length > 1) continue;
     const cost = inside.length - 1;
-    if (boxes + cost > budget) continue;
+    // What is much lighter than what does not fit is not shown instead of it.
+    if (working && worthOf(tree, v) < refused * INSTEAD) continue;
+    if (boxes + cost > budget) {
+      refused = Math.max(refused, worthOf(tree, v));
+      continue;
+    }
     openness.open[v] = 1;
     boxes += cost;
     push(inside);

@@ -66,6 +66,9 @@ export function help(root: HTMLElement, back: HTMLElement | null): void {
             what,
           ]),
           [["wheel, drag"], "zoom and move; double-click opens and closes"],
+          [["right click, Shift+F10"], "what a box offers: isolate, follow, source, copy, why"],
+          [["right click in a panel"], "copies a figure, its row or its table"],
+          [["Ctrl+click"], "select several boxes and sum them"],
           [["schedule strip"], "click to jump, drag to highlight a range"],
         ]),
         h(

@@ -87,6 +87,8 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
   const alone = (on: boolean) => element.closest(".main")?.classList.toggle("alone", on);
   let current: AbortController | null = null;
   let shown = "";
+  let figures = model.figures;
+  let widest = 0;
   const show = (id: string) => {
     const panel =
       offered.find((p) => p.id === id) ?? offered.find((p) => p.id === "details") ?? offered[0];
@@ -103,9 +105,11 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     fill(body);
     body.scrollTop = 0;
     alone(false);
+    // A panel that needs more room widens the sidebar; going back to another one moves nothing.
+    widest = Math.max(widest, panel.width ?? 0);
     if (!dragged)
-      element.style.width = panel.width
-        ? `min(${panel.width * 100}% + ${RAIL}px, 100% - 320px)`
+      element.style.width = widest
+        ? `min(${widest * 100}% + ${RAIL}px, 100% - 320px)`
         : "clamp(310px, 31%, 440px)";
     const { signal } = current;
     const failed = (error: unknown) => {
@@ -217,7 +221,13 @@ export function sidebar(ctx: PanelContext, panels: readonly Panel[]): Sidebar {
     "analyses",
     () => {
       offer();
+      const now = offered.find((p) => p.id === shown);
+      const isOld = figures !== model.figures && !now?.ofNoChip;
+      figures = model.figures;
+      const at = body.scrollTop;
+      if (isOld) shown = "";
       show(store.get("options").panel);
+      if (isOld) body.scrollTop = at;
     },
     ctx.signal,
   );

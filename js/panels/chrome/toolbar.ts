@@ -18,8 +18,9 @@ export interface Commands {
   openDefault(): void;
   picture: Picture;
   places: Places;
-  exportSvg(): string;
-  exportPng(): string;
+  exportSvg(other: boolean): string;
+  /** `other`: in the other theme, dark for light. */
+  exportPng(scale: number, other: boolean): string;
   showPanel(id: string): void;
   fullscreen(): void;
   help(): void;
@@ -63,7 +64,7 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
   const input = h("input", {
     type: "search",
     placeholder: "Search",
-    "aria-label": "Search instructions: name, opcode, scope, shape or source line",
+    "aria-label": "Search instructions: name, opcode, scope, box, shape or source line",
     autocomplete: "off",
     spellcheck: "false",
     oninput: () => later(),
@@ -150,13 +151,24 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     (close) => {
       const selection = store.get("selection");
       const none = selection.kind === "none";
-      return menu(
+      const other = h("input", { type: "checkbox" });
+      const dark = root.classList.contains("dark");
+      const made = menu(
         [
           {
-            label: "Save picture as SVG",
-            run: () => saveFile(`${name()}.svg`, commands.exportSvg(), "image/svg+xml"),
+            label: "Save graph as SVG",
+            run: () =>
+              saveFile(`${name()}.svg`, commands.exportSvg(other.checked), "image/svg+xml"),
           },
-          { label: "Save view as PNG", run: () => savePng(`${name()}.png`, commands.exportPng()) },
+          ...SCALES.map((scale) => ({
+            label: scale === 1 ? "Save graph as PNG" : `Save graph as PNG, ${scale} × as sharp`,
+            run: () => {
+              const url = commands.exportPng(scale, other.checked);
+              const size = scale === 1 ? "" : `@${scale}x`;
+              if (url) savePng(`${name()}${size}.png`, url);
+              else ctx.note("The graph is too large for a PNG at that scale: save it as SVG.");
+            },
+          })),
           {
             label: "Save HLO text",
             run: async () => {
@@ -180,6 +192,12 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
           },
         ],
         close,
+      );
+      return h(
+        "div",
+        null,
+        made,
+        h("label", { class: "field" }, other, `graph in ${dark ? "light" : "dark"} colours`),
       );
     },
     signal,
@@ -260,6 +278,9 @@ export function toolbar(root: HTMLElement, ctx: PanelContext, commands: Commands
     },
   };
 }
+
+/** Pixels of a saved PNG for each pixel of the graph. */
+const SCALES = [1, 2, 4];
 
 /** Whether the module has asynchronous copies or collectives. */
 function hasMoves(model: ViewModel): boolean {

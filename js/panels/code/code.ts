@@ -23,6 +23,7 @@ import { told } from "./told.ts";
 export const code: Panel = {
   id: "code",
   title: "Code",
+  ofNoChip: true,
   fills: true,
   width: 0.72,
   available: (model) => model.frame.count > 0,

@@ -3,7 +3,12 @@
 import { h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { costsOf } from "../../state/cost/costs.ts";
-import { type CollectiveRow, executionsText, totalWire } from "../../state/devices/collectives.ts";
+import {
+  type CollectiveRow,
+  executionsText,
+  ONE_TRIP,
+  totalWire,
+} from "../../state/devices/collectives.ts";
 import { compilerMessages } from "../../state/devices/compiler.ts";
 import { devicesOf } from "../../state/devices/devices.ts";
 import type { Origin, WhyCard } from "../../view-extras.ts";
@@ -24,7 +29,7 @@ export function collectiveCard(
     : "unknown number of executions";
   const total = alike.reduce((sum, r) => sum + totalWire(r), 0);
   const wire = Number.isFinite(row.wire)
-    ? `${format.bytes(row.wire)} per device and execution, ${format.bytes(total)} in all`
+    ? `${format.bytes(row.wire)} per device and execution, ${format.bytes(total)} in all${row.mayNotRun ? ` ${ONE_TRIP}` : ""}`
     : "unknown";
   const rows: [string, HTMLElement | string | (HTMLElement | string)[]][] = [
     [

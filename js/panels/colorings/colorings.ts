@@ -13,7 +13,7 @@ const family: Coloring = {
   available: () => true,
   values: (model) => model.instruction.family,
   categories: (model) => model.header.families.map((f) => f.label),
-  source: "from opcodes",
+  source: "counts of instructions, from opcodes",
 };
 
 /** A group, or a run of equal groups as one. */

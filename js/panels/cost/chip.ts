@@ -6,6 +6,8 @@ import type { WhenReleased } from "../../base/press.ts";
 import { type Costs, copyOf } from "../../state/cost/costs.ts";
 import type { Chip } from "../../view-extras.ts";
 import type { PanelContext } from "../panel.ts";
+import { chipQuestion, chooseChip, offered } from "../parts/chips.ts";
+import { note } from "../parts/parts.ts";
 
 interface Figure {
   label: string;
@@ -66,28 +68,24 @@ function figuresOf(costs: Costs, chip: Chip): Figure[] {
 }
 
 export function chipForm(ctx: PanelContext, costs: Costs): HTMLElement {
-  const { store, whenReleased } = ctx;
+  const { whenReleased } = ctx;
   // Pressing elsewhere commits a typed number; what is pressed is redrawn only after its click.
-  const setChip = (chip: Chip | null) => whenReleased(() => costs.setChip(chip));
-  const { hardware, own } = costs.extras;
+  const setChip = (chip: Chip) => whenReleased(() => costs.setChip(chip));
+  const { hardware, own, chosen } = costs.extras;
   const numbers = h("div", { class: "numbers" });
   const sources = h("ul", { class: "list dim" });
   const details = h("details", null, h("summary", null, "Its numbers"), numbers, sources);
+  const { chips } = offered(ctx);
   const select = h(
     "select",
     {
       "aria-label": "Chip",
       onchange: () => {
-        const chip = hardware.find((c) => c.id === select.value);
-        whenReleased(() => {
-          costs.setChip(chip ? copyOf(chip) : null);
-          if (chip) store.setOptions({ hardware: chip.id });
-          show();
-        });
+        if (select.value) whenReleased(() => chooseChip(ctx, select.value));
       },
     },
-    h("option", { value: "" }, "no chip chosen"),
-    ...hardware.map((c) =>
+    chosen ? null : h("option", { value: "" }, "no chip chosen"),
+    ...chips.map((c) =>
       h("option", { value: c.id }, c.id === own ? `${c.label} (this program's)` : c.label),
     ),
   );
@@ -132,16 +130,14 @@ export function chipForm(ctx: PanelContext, costs: Costs): HTMLElement {
     sources.replaceChildren(...chip.source.map((s) => h("li", null, s)));
   };
   show();
-  costs.on(() => {
-    if (select.value === (costs.chip?.id ?? "")) return; // only its figures were edited here
-    select.value = costs.chip?.id ?? "";
-    show();
-  }, ctx.signal);
   const loops = costs.extras.unknownLoops.map((_, row) => loopField(costs, row, whenReleased));
   return h(
     "div",
     { class: "chip" },
-    h("label", { class: "field" }, "Modelled on ", select),
+    chosen || chips.length
+      ? h("label", { class: "field" }, "Modelled on ", select)
+      : note("This page was saved without figures for any chip: save it with one chosen."),
+    chipQuestion(ctx),
     details,
     ...loops,
   );

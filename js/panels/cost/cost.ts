@@ -41,7 +41,7 @@ export const cost: Panel = {
 function contents(ctx: PanelContext, costs: Costs, width: number): HTMLElement[] {
   return [
     totals(ctx, costs),
-    ...split(costs),
+    ...split(ctx, costs),
     chapters(ctx, "cost", [
       {
         title: "Slowest",
@@ -78,7 +78,7 @@ const FIGURES_OF_BRANCHES: Record<string, [unit: string, said: string]> = {
 
 /** The modelled step; unknown if the time of everything that takes time is. */
 const modelled = (t: Costs["totals"]): string =>
-  t.unknown && !t.total ? "unknown" : format.seconds(t.total);
+  t.unknown && !t.total ? "unknown" : `${t.unknown ? "≥ " : ""}${format.seconds(t.total)}`;
 
 function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   const t = costs.totals;
@@ -86,13 +86,13 @@ function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   const whose = isGlobal ? "of the whole program, before partitioning" : "per device";
   const rows: [string, string][] = [
     ["FLOPs", `${format.quantity(t.flops, "FLOP")} ${whose}`],
-    ["Bytes accessed", format.bytes(t.bytes)],
+    ["Bytes accessed", `${format.bytes(t.bytes)} ${whose}`],
     ["Intensity", `${format.quantity(t.flops / t.bytes)} FLOP/B`],
   ];
-  if (costs.chip) rows.push(["Modelled time", modelled(t)]);
+  if (costs.chip && !isGlobal) rows.push(["Modelled time", modelled(t)]);
   const unknown = t.unknown
     ? note(
-        `Without ${format.plural(t.unknown, "operation")} whose cost is unknown, such as custom calls.`,
+        `The time of ${format.plural(t.unknown, "operation")} is unknown, such as of custom calls: only what their bytes take is counted.`,
       )
     : null;
   const lower = costs.extras.unknownLoops.some((_, row) => costs.tripsOf(row) === 1)
@@ -109,11 +109,25 @@ function totals(ctx: PanelContext, costs: Costs): HTMLElement {
   }
   if (unknown) out.append(unknown);
   if (lower) out.append(lower);
+  if (costs.isEdited) {
+    out.append(
+      note(
+        "With figures or trip counts that you edited: the headline, Findings and Timeline do not follow them.",
+      ),
+    );
+  }
   return out;
 }
 
 /** Compute, memory, and exposed and hidden communication. */
-function split(costs: Costs): HTMLElement[] {
+function split(ctx: PanelContext, costs: Costs): HTMLElement[] {
+  if (ctx.model.header.summary.shapes === "global") {
+    return [
+      note(
+        "No single chip runs this: it is the program for all devices, before partitioning. Its step time is that of the optimised program.",
+      ),
+    ];
+  }
   if (!costs.chip) return [note("Choose a chip to see modelled time.")];
   const t = costs.totals;
   const share = (v: number) =>

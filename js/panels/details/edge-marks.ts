@@ -95,14 +95,14 @@ function moveKeys(store: Store, { rows, hardware }: Moves): HTMLElement[] {
   const late = rows.filter(isExposed);
   const of = (some: readonly Move[]) => () => new Set(some.flatMap((m) => [m.source, ...m.users]));
   const rest = rows.length - late.length;
-  const word = hardware === null ? "moved beside" : "moved beside, hidden";
+  const word = hardware === null ? "async" : "async, hidden";
   const out: HTMLElement[] = [];
   if (rest) {
     const some = rows.filter((m) => !isExposed(m));
     out.push(entry(store, "moved", "○", word, rest, of(some)));
   }
   if (late.length) {
-    out.push(entry(store, "exposed", "●", "moved beside, waited for", late.length, of(late)));
+    out.push(entry(store, "exposed", "●", "async, waited for", late.length, of(late)));
   }
   return out;
 }

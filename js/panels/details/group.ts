@@ -12,7 +12,7 @@ import {
 } from "../../state/members.ts";
 import type { GroupKind, Selection } from "../../view.ts";
 import type { PanelContext } from "../panel.ts";
-import { facts, instructionRow, longList, section, selectionLink } from "../parts/parts.ts";
+import { facts, instructionRow, longList, note, section, selectionLink } from "../parts/parts.ts";
 import { groupCost } from "./cost.ts";
 import { biggestOutputs, bytesOf, families } from "./members.ts";
 
@@ -90,6 +90,38 @@ export function groupDetails(ctx: PanelContext, selection: Selection): Child[] {
     section(
       `Instructions (${format.count(listed.length)})`,
       longList(listed, (i) => instructionRow(ctx, i)),
+    ),
+  ];
+}
+
+/** Boxes that were selected together: each with its part, and their sums. */
+export function severalDetails(ctx: PanelContext, several: readonly Selection[]): Child[] {
+  const { model } = ctx;
+  const each = several.map((selection) => instructionsOf(model, selection));
+  // A box may be inside another one: everything counts once.
+  const members = [...new Set(each.flat())].sort((a, b) => a - b);
+  const rows: [string, Child | Child[]][] = [
+    ["Instructions", format.count(members.length)],
+    ...groupCost(model, members),
+  ];
+  return [
+    h("h2", { class: "title" }, format.plural(several.length, "box", "boxes")),
+    note("Selected together with Ctrl or Cmd; what is in two of them counts once."),
+    facts(rows),
+    section("By opcode family", families(ctx, members)),
+    section(
+      "Boxes",
+      ...several.map((selection, k) =>
+        h(
+          "div",
+          { class: "section" },
+          selectionLink(ctx, selection),
+          facts([
+            ["Instructions", format.count(each[k].length)] as [string, Child],
+            ...groupCost(model, each[k]),
+          ]),
+        ),
+      ),
     ),
   ];
 }

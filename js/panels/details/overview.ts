@@ -8,6 +8,7 @@ import { entryComputation, instructionsOf, materialized } from "../../state/memb
 import type { Summary } from "../../view-extras.ts";
 
 import type { PanelContext } from "../panel.ts";
+import { modelledStep } from "../parts/chips.ts";
 import { bars, facts, instructionRow, longList, note, section } from "../parts/parts.ts";
 import { biggestOutputs, bytesOf, families, highlighter } from "./members.ts";
 
@@ -85,12 +86,13 @@ function analysed(model: ViewModel): [string, string][] {
   const rows: [string, string][] = [];
   const { flops, bytes_accessed: accessed, peak_live_bytes: peak } = summary;
   const costs = costsOf(model);
-  if (flops !== undefined) rows.push(["FLOPs", format.quantity(flops, "FLOP")]);
-  if (accessed !== undefined) rows.push(["Bytes accessed", format.bytes(accessed)]);
+  const whose = summary.shapes === "global" ? " of all devices together" : "";
+  if (flops !== undefined) rows.push(["FLOPs", `${format.quantity(flops, "FLOP")}${whose}`]);
+  if (accessed !== undefined) rows.push(["Bytes accessed", `${format.bytes(accessed)}${whose}`]);
   if (peak !== undefined)
-    rows.push(["Peak memory", `${format.bytes(peak)}, ${peakSource(summary)}`]);
-  if (costs?.chip)
-    rows.push(["Modelled", `${format.seconds(costs.totals.total)} on ${costs.chip.label}`]);
+    rows.push(["Peak memory", `${format.bytes(peak)}${whose}, ${peakSource(summary)}`]);
+  const step = modelledStep(model);
+  if (costs?.chip && step) rows.push(["Modelled", `${step} on ${costs.chip.label}`]);
   return rows;
 }
 

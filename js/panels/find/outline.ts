@@ -21,6 +21,7 @@ const GROUPING_WORDS: Record<Grouping, string> = {
 export const outline: Panel = {
   id: "outline",
   title: "Outline",
+  ofNoChip: true,
   width: 0.4,
   fills: true,
   available: (model) => model.group.count > 1,

@@ -4,18 +4,22 @@ import * as format from "../../base/format.ts";
 import { shortPlace } from "../../base/lines.ts";
 import type { ViewModel } from "../../base/model.ts";
 import { AMOUNTS, type Amount, amountOf } from "../../state/cost/amounts.ts";
-import { groupPath } from "../../state/members.ts";
+import { groupPath, instructionsOf } from "../../state/members.ts";
 import { inferredLine } from "../../state/source/lines.ts";
 import { NOTHING } from "../../state/store.ts";
+import type { Selection } from "../../view.ts";
 import type { Panel } from "../panel.ts";
-import { note } from "../parts/parts.ts";
+import { longList, note, selectionLink } from "../parts/parts.ts";
 import { stackOf } from "../parts/source.ts";
 import { virtualList } from "../parts/virtual.ts";
 
+/** As many boxes are listed before a button shows the rest. */
+const BOXES = 5;
 const HELP: [string, string][] = [
-  ["dot", "any field: name, opcode, scope, shape, source"],
+  ["dot", "any field: name, opcode, scope, shape, source, box, function, kind"],
   ["opcode:all-reduce", "by opcode, exactly where there is one of that name"],
-  ["scope:mlp", "by op_name"],
+  ["attention", "a box by the name it bears, and all that is in it"],
+  ["scope:mlp", "by op_name, or by the boxes around it"],
   ["shape:f32[8,", "by shape"],
   ["file:train.py:31", "by source line, anywhere in its stack"],
   ["line:31", "by line number, in any file of its stack"],
@@ -28,6 +32,7 @@ const HELP: [string, string][] = [
 export const searchResults: Panel = {
   id: "search",
   title: "Search",
+  ofNoChip: true,
   fills: true,
   available: () => true,
   render(element, ctx) {
@@ -144,6 +149,19 @@ export const searchResults: Panel = {
         ]),
       ),
     );
+    const boxList = h("div", { class: "found-boxes" });
+    const boxRow = (selection: Selection) =>
+      h(
+        "li",
+        null,
+        selectionLink(ctx, selection),
+        h("span", { class: "dim clip" }, around(model, selection)),
+        h(
+          "span",
+          { class: "figure" },
+          format.plural(instructionsOf(model, selection).length, "instruction"),
+        ),
+      );
     let shown: Uint32Array | null = null;
     const update = () => {
       const { query, results, current } = search;
@@ -152,13 +170,26 @@ export const searchResults: Panel = {
         shown = null;
         return;
       }
+      const { boxes } = search;
+      fill(
+        boxList,
+        boxes.length > 0 && h("h3", null, format.plural(boxes.length, "box", "boxes")),
+        boxes.length > 0 && longList(boxes, boxRow, BOXES),
+      );
+      boxList.hidden = !boxes.length;
       status.textContent = results.length
         ? `${format.plural(results.length, "match", "matches")}${current >= 0 ? `, at ${format.count(current + 1)}` : ""}`
         : "Nothing matches. Try fewer words, or one of the prefixes opcode:, scope:, shape:, file:, line:.";
       if (shown === null)
         fill(
           element,
-          h("div", { class: "column" }, h("div", { class: "bar-row" }, status, sort), list.element),
+          h(
+            "div",
+            { class: "column" },
+            h("div", { class: "bar-row" }, status, sort),
+            boxList,
+            list.element,
+          ),
         );
       if (shown !== results) {
         shown = results;
@@ -174,6 +205,13 @@ export const searchResults: Panel = {
     update();
   },
 };
+
+/** The boxes around a box, which distinguish one "attention" from the next. */
+function around(model: ViewModel, selection: Selection): string {
+  const path = groupPath(model, selection);
+  if (selection.kind === "group") path.pop();
+  return path.map((g) => model.groupLabel(g)).join(" / ");
+}
 
 /** The two innermost scopes around it, which distinguish one dot from the next. */
 function placeOf(model: ViewModel, i: number): string {

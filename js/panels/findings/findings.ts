@@ -3,9 +3,11 @@
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import { shortLine } from "../../base/lines.ts";
+import { costsOf } from "../../state/cost/costs.ts";
 import { findingsOf } from "../../state/findings.ts";
 import type { Finding } from "../../view-extras.ts";
 import type { Panel, PanelContext } from "../panel.ts";
+import { chipQuestion, editedNote } from "../parts/chips.ts";
 import { copyButton, instructionRow, longList, note } from "../parts/parts.ts";
 import { lineLink } from "../parts/source.ts";
 
@@ -20,6 +22,9 @@ export const findings: Panel = {
       h("h2", { class: "title" }, "Findings"),
       h("ul", { class: "headline" }, ...found.headline.map((part) => h("li", null, part))),
     );
+    for (const more of [chipQuestion(ctx), editedNote(costsOf(ctx.model))]) {
+      if (more) element.append(more);
+    }
     if (found.rows.length) {
       element.append(
         h(
@@ -33,13 +38,7 @@ export const findings: Panel = {
         note(`Nothing to report. ${format.count(found.rules)} rules ran, and none applied.`),
       );
     }
-    if (found.unasked) {
-      element.append(
-        note(
-          `${format.count(found.unasked)} rules need the optimised program and were not run: this is the program before optimisation.`,
-        ),
-      );
-    }
+    for (const sentence of found.leftOut ?? []) element.append(note(sentence));
     for (const reason of found.failed) element.append(note(`Not worked out: ${reason}`));
   },
 };
@@ -82,9 +81,9 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
     h(
       "details",
       { open: first },
-      h("summary", null, "Why, and what to try"),
+      h("summary", null, row.advice ? "Why, and what to try" : "Why"),
       h("p", null, ...worded(row.evidence)),
-      h("p", null, h("b", null, "Try: "), ...worded(row.advice)),
+      row.advice ? h("p", null, h("b", null, "Try: "), ...worded(row.advice)) : null,
     ),
     row.count
       ? h(
@@ -92,11 +91,14 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
           null,
           h("summary", null, format.plural(row.count, "operation")),
           longList(row.instructions, (i) => instructionRow(ctx, i)),
+          row.count > row.instructions.length
+            ? note(`and ${format.count(row.count - row.instructions.length)} more`)
+            : null,
         )
       : null,
     copyButton(
       () =>
-        [row.title, row.scope, row.line, row.evidence, `Try: ${row.advice}`]
+        [row.title, row.scope, row.line, row.evidence, row.advice && `Try: ${row.advice}`]
           .filter(Boolean)
           .join("\n"),
       "this finding",

@@ -33,12 +33,12 @@ export function recomputing(ctx: PanelContext, memory: Memory): HTMLElement[] {
   const out: HTMLElement[] = [...again(ctx)];
   const link = linker(ctx);
   if (x.residuals.length) {
-    const total = x.residuals.reduce((sum, r) => sum + r.bytes, 0);
+    const whole = totalOf(memory, "residuals", "", x.residuals);
     out.push(
       section(
         "Stored between loops",
         note(
-          `${format.bytes(total)} that one loop stacks and a later one reads: what is actually saved.`,
+          `${format.bytes(whole.bytes)} that one loop stacks and a later one reads: what is actually saved.`,
         ),
         longList(x.residuals, (r) => {
           const known = r.instruction >= 0;
@@ -51,6 +51,7 @@ export function recomputing(ctx: PanelContext, memory: Memory): HTMLElement[] {
             h("span", { class: "dim mono" }, `${r.shape}, ${r.slice} a step`),
           );
         }),
+        cut(whole, x.residuals.length),
       ),
     );
   }
@@ -69,17 +70,28 @@ export function donation(ctx: PanelContext, memory: Memory): HTMLElement[] {
     out.push(note("No argument is donated, and no output could reuse the memory of one."));
   }
   if (x.donations.length) {
-    const outcomes = [...new Set(x.donations.map((d) => d.outcome))].sort().reverse();
+    const outcomes = [
+      ...new Set([
+        ...x.donations.map((d) => d.outcome),
+        ...(x.totals ?? []).filter((t) => t.audit === "donations").map((t) => t.outcome),
+      ]),
+    ]
+      .sort()
+      .reverse();
     out.push(
       section(
         "Donation",
         ...outcomes.map((outcome) => {
           const rows = x.donations.filter((d) => d.outcome === outcome);
-          const total = rows.reduce((sum, d) => sum + d.bytes, 0);
+          const whole = totalOf(memory, "donations", outcome, rows);
           return h(
             "details",
             { open: outcome !== "aliased" },
-            h("summary", null, `${outcome}: ${format.count(rows.length)}, ${format.bytes(total)}`),
+            h(
+              "summary",
+              null,
+              `${outcome}: ${format.count(whole.count)}, ${format.bytes(whole.bytes)}`,
+            ),
             longList(rows, (d) =>
               entry(
                 d.bytes,
@@ -88,6 +100,7 @@ export function donation(ctx: PanelContext, memory: Memory): HTMLElement[] {
                 d.why ? h("span", { class: "dim" }, d.why) : null,
               ),
             ),
+            cut(whole, rows.length),
           );
         }),
       ),
@@ -101,9 +114,14 @@ export function donation(ctx: PanelContext, memory: Memory): HTMLElement[] {
           entry(
             c.bytes,
             link(c.instruction),
-            h("span", { class: "dim" }, `${c.argument}, another ${c.changes}`),
+            h(
+              "span",
+              { class: "dim" },
+              `${c.argument}, ${c.changes ? `another ${c.changes}` : "unchanged: a plain copy"}`,
+            ),
           ),
         ),
+        cut(totalOf(memory, "copies", "", x.copies), x.copies.length),
       ),
     );
   }
@@ -134,11 +152,31 @@ export function carries(ctx: PanelContext, memory: Memory): HTMLElement[] {
             c.stored >= 0 ? link(c.stored) : null,
           ),
         ),
+        cut({ count: loop.count ?? loop.carries.length }, loop.carries.length),
       ),
     );
   }
-  return out;
+  const { loops } = memory.extras;
+  const missing = cut(totalOf(memory, "loops", "", loops), loops.length);
+  return missing ? [...out, missing] : out;
 }
+
+/** Rows and bytes of an audit, also of rows that are not in this page. */
+function totalOf(
+  memory: Memory,
+  audit: string,
+  outcome: string,
+  rows: readonly { bytes: number }[],
+): { count: number; bytes: number } {
+  const found = memory.extras.totals?.find((t) => t.audit === audit && t.outcome === outcome);
+  return found ?? { count: rows.length, bytes: rows.reduce((sum, r) => sum + r.bytes, 0) };
+}
+
+/** Says how many rows were left out of the page; null if none were. */
+const cut = (whole: { count: number }, listed: number): HTMLElement | null =>
+  whole.count > listed
+    ? note(`and ${format.count(whole.count - listed)} more, which are in the totals`)
+    : null;
 
 /** What is recomputed for the backward pass, and what that costs. */
 function again(ctx: PanelContext): HTMLElement[] {

@@ -4,7 +4,7 @@ import * as format from "../../base/format.ts";
 import { type Memory, memoryOf } from "../../state/memory.ts";
 import type { Panel } from "../panel.ts";
 import { chapters } from "../parts/chapters.ts";
-import { facts, plotWidth, section } from "../parts/parts.ts";
+import { facts, note, plotWidth, section } from "../parts/parts.ts";
 import { carries, donation, recomputing } from "./audits.ts";
 import { liveList } from "./live.ts";
 import { timeline } from "./timeline.ts";
@@ -47,7 +47,7 @@ export const memory: Panel = {
           {
             title: "At the peak",
             build: () => [
-              peaks(found),
+              peaks(found, ctx.model.header.summary.shapes === "global"),
               section("Live bytes over the schedule", line.element),
               list.element,
             ],
@@ -72,7 +72,7 @@ export const memory: Panel = {
   },
 };
 
-function peaks(memory: Memory): HTMLElement {
+function peaks(memory: Memory, isGlobal: boolean): HTMLElement {
   const x = memory.extras;
   const rows: [string, string][] = [
     [
@@ -91,5 +91,13 @@ function peaks(memory: Memory): HTMLElement {
       rows.push([s.name, `${format.bytes(s.peak)} at its own peak (${s.source})`]);
     }
   }
-  return facts(rows);
+  if (!isGlobal) return facts(rows);
+  return h(
+    "div",
+    null,
+    facts(rows),
+    note(
+      "Of whole arrays, before partitioning: a bound for all devices together, and no peak of any one of them.",
+    ),
+  );
 }

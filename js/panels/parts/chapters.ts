@@ -1,6 +1,6 @@
 /** Parts of a panel, one shown at a time: every answer is one click away, none below the fold. */
 import { type Child, h } from "../../base/dom.ts";
-import type { Store } from "../../state/store.ts";
+import type { ViewModel } from "../../base/model.ts";
 import type { PanelContext } from "../panel.ts";
 
 export interface Chapter {
@@ -12,13 +12,13 @@ export interface Chapter {
 }
 
 /** The chapter last shown in each panel, remembered until the explorer is closed. */
-const chosen = new WeakMap<Store, Map<string, string>>();
+const chosen = new WeakMap<ViewModel, Map<string, string>>();
 
 export function chapters(ctx: PanelContext, panel: string, list: readonly Chapter[]): HTMLElement {
-  let memory = chosen.get(ctx.store);
+  let memory = chosen.get(ctx.model);
   if (!memory) {
     memory = new Map();
-    chosen.set(ctx.store, memory);
+    chosen.set(ctx.model, memory);
   }
   const kept = memory;
   const body = h("div", { class: "chapter" });

@@ -7,6 +7,7 @@ import { PassBrowser } from "./browser.ts";
 export const passes: Panel = {
   id: "passes",
   title: "Passes",
+  ofNoChip: true,
   fills: true,
   width: 0.44,
   available: (_model, host) => host?.passes !== undefined,

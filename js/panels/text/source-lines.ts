@@ -209,6 +209,14 @@ function fileSection(
       whole,
     ),
     texts ? null : note("Not readable at capture: lines only."),
+    h(
+      "div",
+      { class: "source-line source-head", "aria-hidden": "true" },
+      h("span", { class: "number" }),
+      h("span", { class: "heat" }, "itself"),
+      h("span", { class: "heat with-called" }, "with calls"),
+      h("span", { class: "code" }),
+    ),
     list,
   );
 }
@@ -228,7 +236,8 @@ function lineRow(
   const heat = own > 0 ? Math.max(4, Math.round((100 * own) / most)) : 0;
   const children = [
     h("span", { class: "number" }, String(number)),
-    h("span", { class: "heat" }, total > 0 ? text(figure, total) : ""),
+    h("span", { class: "heat" }, own > 0 ? text(figure, own) : ""),
+    h("span", { class: "heat with-called" }, total > own ? text(figure, total) : ""),
     h("span", { class: "code" }, texts?.[number - 1] ?? (found?.function || "")),
     guess >= 0.005 * own && guess > 0
       ? h("span", { class: "tag" }, `${Math.round((100 * guess) / own)} % inferred`)

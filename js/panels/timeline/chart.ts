@@ -25,6 +25,11 @@ export interface Lanes {
   paint(brush: Brush, top: number): void;
   /** The event at a position, as last painted, or null. */
   at(x: number, y: number): Mark | null;
+  /** The box of a row of boxes at a position, if there are such rows. */
+  boxAt?(
+    seconds: number,
+    y: number,
+  ): { group: number; words: string; start: number; seconds: number } | null;
   /** When an instruction runs; of several events, the one nearest to `near`. */
   place(instruction: number, near: number): { start: number; seconds: number } | null;
 }
@@ -95,6 +100,14 @@ export function chart(ctx: PanelContext, first: Lanes, said: HTMLElement): Chart
     return lanes.at(event.clientX - rect.left, event.clientY - rect.top + box.scrollTop);
   };
 
+  const boxAt = (event: MouseEvent) => {
+    const rect = canvas.getBoundingClientRect();
+    const share = (event.clientX - rect.left) / Math.max(1, rect.width);
+    return (
+      lanes.boxAt?.(from + (to - from) * share, event.clientY - rect.top + box.scrollTop) ?? null
+    );
+  };
+
   box.addEventListener("scroll", () => draw(), { passive: true });
   canvas.addEventListener(
     "wheel",
@@ -127,7 +140,7 @@ export function chart(ctx: PanelContext, first: Lanes, said: HTMLElement): Chart
       return;
     }
     const mark = markAt(event);
-    said.textContent = mark?.words ?? hint;
+    said.textContent = mark?.words ?? boxAt(event)?.words ?? hint;
     const i = mark?.instruction ?? -1;
     store.hover(i >= 0 ? { kind: "instruction", index: i } : NOTHING);
   });
@@ -136,6 +149,11 @@ export function chart(ctx: PanelContext, first: Lanes, said: HTMLElement): Chart
     const moved = held?.moved;
     held = null;
     const mark = moved ? null : markAt(event);
+    const around = moved || mark ? null : boxAt(event);
+    if (around && around.group >= 0) {
+      store.select({ kind: "group", index: around.group });
+      graph.revealGroup(around.group);
+    }
     if (!mark || mark.instruction < 0) return;
     store.selectInstruction(mark.instruction);
     graph.reveal(mark.instruction);
@@ -145,7 +163,7 @@ export function chart(ctx: PanelContext, first: Lanes, said: HTMLElement): Chart
     held = null;
   });
   canvas.addEventListener("dblclick", (event) => {
-    const mark = markAt(event);
+    const mark = markAt(event) ?? boxAt(event);
     if (!mark) return;
     const around = mark.seconds * 0.1;
     show(mark.start - around, mark.start + mark.seconds + around);

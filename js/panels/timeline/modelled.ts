@@ -5,9 +5,13 @@ import type { Timeline } from "../../state/time/timeline.ts";
 import { firstAfter } from "../../state/time/trace.ts";
 import { type Brush, RULER } from "./brush.ts";
 import { describe, type Lanes, type Mark } from "./chart.ts";
+import { type ScopeRow, type ScopeSpan, scopeRows } from "./scopes.ts";
 
 const NAME = 16;
 const BAR = 26;
+/** Height of a row of boxes, and of one with the gap below it. */
+const SCOPE = 20;
+const SCOPE_ROW = SCOPE + 3;
 const LANE = NAME + BAR + 8;
 /** Least width of an iteration, px; below it a loop is drawn as one box. */
 const OPENS = 10;
@@ -24,6 +28,22 @@ interface Drawn {
 
 export function modelled(model: ViewModel, timeline: Timeline): Lanes {
   let drawn: Drawn[] = [];
+  let boxes: (ScopeSpan & { y: number })[] = [];
+  const rows = scopeRows(model, timeline);
+  const above = RULER + rows.length * SCOPE_ROW;
+
+  /** Paints a row of boxes with their names; what is too narrow for one is joined to a plain bar. */
+  function scopes(b: Brush, row: ScopeRow, y: number): void {
+    b.g.fillStyle = b.back;
+    b.g.fillRect(0, y, b.span.width, SCOPE);
+    row.spans(b).forEach((span, k) => {
+      const left = Math.max(0, b.x(span.start));
+      const w = Math.min(b.span.width, b.x(span.end)) - left;
+      if (w < 0.5 || !span.label) return;
+      b.bar(left, y, Math.max(1, w - 1), SCOPE, k % 2 ? b.other : b.line, span.label);
+      boxes.push({ ...span, y });
+    });
+  }
 
   /** Paints the events of one lane in a computation that begins at `origin` seconds. */
   function events(b: Brush, c: number, lane: number, origin: number, depth: number, y: number) {
@@ -109,11 +129,16 @@ export function modelled(model: ViewModel, timeline: Timeline): Lanes {
   return {
     seconds: timeline.seconds,
     about: `Timeline of ${format.seconds(timeline.seconds)}`,
-    height: RULER + timeline.lanes.length * LANE + 6,
+    height: above + timeline.lanes.length * LANE + 6,
     paint(brush, top) {
       drawn = [];
+      boxes = [];
+      rows.forEach((row, k) => {
+        scopes(brush, row, RULER + k * SCOPE_ROW - top);
+      });
+      for (const box of boxes) box.y += top;
       timeline.lanes.forEach((name, lane) => {
-        const y = RULER + lane * LANE + NAME;
+        const y = above + lane * LANE + NAME;
         brush.lane(name, y - top, BAR);
         events(brush, timeline.entry, lane, 0, 0, y - top);
       });
@@ -140,6 +165,14 @@ export function modelled(model: ViewModel, timeline: Timeline): Lanes {
         return { start: d.start, seconds, instruction: i, words };
       }
       return null;
+    },
+    boxAt(seconds, y) {
+      const found = boxes.find(
+        (s) => y >= s.y && y <= s.y + SCOPE && seconds >= s.start && seconds <= s.end,
+      );
+      if (!found) return null;
+      const words = describe([found.label, format.seconds(found.end - found.start)], found.start);
+      return { group: found.group, words, start: found.start, seconds: found.end - found.start };
     },
     place(instruction) {
       const found = timeline.place(instruction);

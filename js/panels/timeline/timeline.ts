@@ -4,11 +4,14 @@
  */
 import { type Child, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
+import { costsOf } from "../../state/cost/costs.ts";
+import { childGroups, instructionsInGroup } from "../../state/members.ts";
 import { type Timeline, timelineOf } from "../../state/time/timeline.ts";
 import { type Run, type Trace, traceOf } from "../../state/time/trace.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { chapters } from "../parts/chapters.ts";
-import { note } from "../parts/parts.ts";
+import { editedNote } from "../parts/chips.ts";
+import { bars, note, section } from "../parts/parts.ts";
 import { chart } from "./chart.ts";
 import { modelled } from "./modelled.ts";
 import { traced } from "./traced.ts";
@@ -57,7 +60,9 @@ const button = (text: string, title: string, onclick: () => void) =>
 function ofModel(ctx: PanelContext, found: Timeline): Child[] {
   const said = h("p", { class: "note", "aria-live": "polite" });
   const made = chart(ctx, modelled(ctx.model, found), said);
+  const edited = editedNote(costsOf(ctx.model));
   return [
+    ...(edited ? [edited] : []),
     h(
       "div",
       { class: "bar-row" },
@@ -72,8 +77,59 @@ function ofModel(ctx: PanelContext, found: Timeline): Child[] {
     ),
     made.element,
     said,
+    ...parts(ctx),
     note(
       "A lower bound: one operation after the other at the chip's peak, transfers beside them. “Waiting” is communication that is not hidden behind compute.",
+    ),
+  ];
+}
+
+/** As many boxes have a bar. */
+const BARS = 12;
+
+/** The step by its outermost boxes that tell it apart: which part of the program takes the time. */
+function parts(ctx: PanelContext): Child[] {
+  const { model, store, graph } = ctx;
+  const costs = costsOf(model);
+  if (!costs?.chip || !(costs.totals.total > 0)) return [];
+  const time = (g: number) => {
+    let sum = 0;
+    for (const i of instructionsInGroup(model, g)) if (costs.step[i] > 0) sum += costs.step[i];
+    return sum;
+  };
+  const children = childGroups(model);
+  let rows = children[0].map((group) => ({ group, value: time(group) }));
+  // One box around everything says nothing: its contents do.
+  for (let turn = 0; turn < 20 && rows.filter((r) => r.value > 0).length === 1; turn++) {
+    const only = rows.find((r) => r.value > 0)?.group ?? 0;
+    if (!children[only].length) break;
+    rows = children[only].map((group) => ({ group, value: time(group) }));
+  }
+  rows = rows.filter((r) => r.value > 0).sort((a, b) => b.value - a.value);
+  if (rows.length < 2) return [];
+  const { total } = costs.totals;
+  const percent = (share: number) => (share < 0.01 ? "under 1 %" : `${Math.round(100 * share)} %`);
+  const text = (v: number) => `${format.seconds(v)} · ${percent(v / total)}`;
+  const shown = rows.slice(0, BARS).map(({ group, value }) => ({
+    label: model.groupLabel(group) || "(unnamed)",
+    value,
+    text: text(value),
+    title: "Select this box in the graph",
+    onclick: () => {
+      store.select({ kind: "group", index: group });
+      graph.revealGroup(group);
+    },
+  }));
+  const rest = total - shown.reduce((sum, { value }) => sum + value, 0);
+  return [
+    h(
+      "div",
+      { class: "timeline-parts" },
+      section(
+        "Where the step goes",
+        bars(shown),
+        rest > 0.005 * total ? note(`${text(rest)} in other boxes and outside all of them`) : null,
+      ),
     ),
   ];
 }

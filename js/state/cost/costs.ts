@@ -36,6 +36,7 @@ export class Costs {
   waited: Float64Array;
   totals: Totals;
   readonly columns: CostColumns;
+  private chipIsEdited = false;
   private byStart: Map<number, number[]> | null = null;
   private readonly knownRuns: Float64Array;
   private readonly trips: number[];
@@ -96,22 +97,29 @@ export class Costs {
     return this.extras.hardware.find((h) => h.id === id) ?? null;
   }
   /**
-   * Chooses the chip with that id, with its published figures; null for the chip that Python used.
-   * Returns false for an unknown id, and then uses the latter too.
+   * Whether the user edited the chip's figures or a trip count: then what Python worked out
+   * (headline, findings, timeline) is of the published figures still.
    */
-  choose(id: string | null): boolean {
-    const found = this.find(id);
-    const chip = found ?? this.find(this.extras.chosen);
-    if (chip?.id !== this.chip?.id) this.setChip(chip && copyOf(chip));
-    return found !== null || id === null;
+  get isEdited(): boolean {
+    return this.chipIsEdited || this.trips.some((n) => n !== 1);
+  }
+  get allTrips(): readonly number[] {
+    return this.trips;
+  }
+  /** Sets the trip counts of all of `extras.unknownLoops`. */
+  setAllTrips(trips: readonly number[]): void {
+    if (trips.length !== this.trips.length || trips.every((n, k) => n === this.trips[k])) return;
+    this.trips.splice(0, trips.length, ...trips);
+    this.edited();
   }
   on(listener: () => void, signal: AbortSignal): void {
     this.listeners.add(listener);
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
-  /** Sets another chip, or the same one with other figures; null models no time. */
-  setChip(chip: Chip | null): void {
+  /** Sets other figures of the chip; the published ones where they are the same again. */
+  setChip(chip: Chip): void {
     this.chip = chip;
+    this.chipIsEdited = JSON.stringify(chip) !== JSON.stringify(this.find(this.extras.chosen));
     this.edited();
   }
   /** Sets the trip count of a row of `extras.unknownLoops`. */

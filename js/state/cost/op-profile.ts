@@ -91,10 +91,29 @@ function leaves(
       instructions: () => list,
       count: list.length,
       sums: sumOf(metrics, list),
-      inside: () => list.slice(0, MOST).map((i) => leaf(model, metrics, i)),
+      inside: () => {
+        const each = list.slice(0, MOST).map((i) => leaf(model, metrics, i));
+        return list.length > MOST ? [...each, rest(metrics, one.key, list.slice(MOST))] : each;
+      },
     };
   });
-  return rows.slice(0, MOST);
+  if (rows.length <= MOST) return rows;
+  const others = rows.slice(MOST).flatMap((row) => [...row.instructions()]);
+  return [...rows.slice(0, MOST), rest(metrics, rows[MOST].key, others)];
+}
+
+/** One row for operations that are not listed: with it the rows still add up. */
+function rest(metrics: readonly Metric[], key: string, members: number[]): ProfileRow {
+  return {
+    key: `${key} and more`,
+    label: `${members.length.toLocaleString("en-US")} more`,
+    tag: "",
+    selection: null,
+    instructions: () => members,
+    count: members.length,
+    sums: sumOf(metrics, members),
+    inside: null,
+  };
 }
 
 function byScope(model: ViewModel, metrics: readonly Metric[], detail: boolean): ProfileRow[] {

@@ -111,9 +111,13 @@ export function model(
     collective: 0,
     exposed: 0,
     copies: 0,
+    least: 0,
     total: 0,
     unknown: 0,
   };
+  // Of a unit whose seconds are unknown: those of its resources that are known.
+  const least = new Float64Array(n);
+  let unknown = 0; // seconds of them, all executions
   // Seconds of main memory that copies need and that other units leave, and of the host link each way.
   let [needed, left, from, to] = [0, 0, 0, 0];
   const rates = (chip?.matmul ?? []).map((r) => r ?? Number.NaN);
@@ -140,16 +144,23 @@ export function model(
     // Math.max keeps NaN: what is unknown stays unknown.
     const most = Math.max(products, vector, memory, 0);
     seconds[i] = most;
-    if (runs[i] > 0) step[i] = most * runs[i];
-    if (Number.isNaN(most)) bound[i] = UNKNOWN;
-    else if (most > 0) bound[i] = most === products ? COMPUTE : most === vector ? VECTOR : MEMORY;
-    if (most > memory) left += (most - memory) * runs[i];
+    if (Number.isNaN(most)) {
+      bound[i] = UNKNOWN;
+      const fastest = matmulFlops[i] / chip.peak;
+      least[i] = Math.max(known(products), known(vector), known(memory), known(fastest), 0);
+    }
+    if (runs[i] > 0) step[i] = (least[i] || most) * runs[i];
+    if (most > 0) bound[i] = most === products ? COMPUTE : most === vector ? VECTOR : MEMORY;
+    if ((least[i] || most) > memory) left += ((least[i] || most) - memory) * runs[i];
+    unknown += least[i] * runs[i];
     if (bound[i] === UNKNOWN) totals.unknown += runs[i] > 0 ? 1 : 0;
     else if (bound[i] === MEMORY) totals.memory += most * runs[i];
     else totals.compute += most * runs[i];
   }
-  if (chip) exposed(columns, reaches, runs, chip, { seconds, bound, step, wire, waited, totals });
-  const busy = totals.compute + totals.memory + totals.exposed;
+  const made = { seconds, bound, step, wire, waited, totals };
+  if (chip) exposed(columns, reaches, runs, chip, made, least);
+  const busy = totals.compute + totals.memory + unknown + totals.exposed;
+  totals.least = unknown;
   totals.copies = Math.max(0, needed - left - totals.exposed, Math.max(from, to) - busy);
   totals.total = busy + totals.copies;
   const copying = (i: number) => (unit[i] === 3 ? seconds[i] * runs[i] : 0);
@@ -168,6 +179,7 @@ function exposed(
   runs: ArrayLike<number>,
   chip: Chip,
   { seconds, bound, step, wire: onWire, waited: waits, totals }: Modelled,
+  least: Float64Array,
 ): void {
   const { transfer, unit } = columns;
   const count = transfer.start.length;
@@ -198,7 +210,7 @@ function exposed(
         until[k] = Math.max(clock, free[which]) + known(wire[k]);
         free[which] = until[k];
       }
-      if (unit[i] === 1 && seconds[i] > 0) clock += seconds[i];
+      if (unit[i] === 1) clock += known(seconds[i]) + least[i];
       const ended = ending.get(i);
       if (!ended) continue;
       let waited = 0;

@@ -21,6 +21,8 @@ export interface CollectiveRow {
   executions: number;
   /** Executions in one trip of each loop of unknown trip count around it. */
   executionsATrip: number;
+  /** Whether a loop of unknown trip count around it may run 0 times. */
+  mayNotRun: boolean;
   /** Branches of conditionals around it, outermost first; with any, it may not run at all. */
   branches: readonly Branch[];
   phase: string;
@@ -52,6 +54,9 @@ export interface Collectives {
   /** Instruction → the row that it is a member of. */
   byInstruction: Map<number, CollectiveRow>;
 }
+
+/** After a figure that counts one trip of a loop that may run more often, or not at all. */
+export const ONE_TRIP = "(1 trip)";
 
 const counted = (r: CollectiveRow): number =>
   Number.isFinite(r.executions) ? r.executions : r.executionsATrip;
@@ -87,6 +92,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
   const wire = c<Float64Array>("wire");
   const executions = c<Float64Array>("executions");
   const runs = model.optional<Float64Array>("cost.runs");
+  const mayNotRun = model.optional<Uint8Array>("collective.may_not_run");
   const phase = c<Uint8Array>("phase");
   const written = c<Uint8Array>("written");
   const argument = c<Uint8Array>("moves_argument");
@@ -126,6 +132,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       wire: wire[k],
       executions: executions[k],
       executionsATrip: runs?.[instruction[k]] || 1,
+      mayNotRun: mayNotRun?.[k] === 1,
       branches: branch(k),
       phase: phases[phase[k]] || "unknown",
       written: extras.written[written[k]],
@@ -200,12 +207,16 @@ export function span(
   return [least, most];
 }
 
-/** Wire bytes of all rows: "≥" if a trip count or formula is unknown, "unknown" if nothing is known. */
+/**
+ * Wire bytes of all rows: "≥" if a formula is unknown or the trip count of a loop that runs at least
+ * once, "(1 trip)" if one is counted that may run 0 times, "unknown" if nothing is known.
+ */
 export function wireText(rows: readonly CollectiveRow[]): string {
   const [least, most] = span(rows, totalWire);
   if (!most && rows.some((r) => Number.isNaN(r.wire))) return "unknown";
+  if (rows.some((r) => r.mayNotRun)) return `${spanned(least, most)} ${ONE_TRIP}`;
   const atLeast = rows.some((r) => !Number.isFinite(r.wire) || !Number.isFinite(r.executions));
-  return `${atLeast ? "≥ " : ""}${spanned(least, most)}`;
+  return atLeast ? `≥ ${format.bytes(least)}` : spanned(least, most);
 }
 
 /** Sums over rows that share a key, most wire bytes first. */

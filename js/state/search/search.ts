@@ -6,11 +6,14 @@
  *
  *     opcode:dot shape:f32[8 scope:mlp file:train.py:31 line:8 bytes>1GiB -scope:loss /dot\.\d/ word
  *
- * All terms must match; a word without a prefix may match any field. `opcode:` with an opcode of
+ * All terms must match; a word without a prefix may match any field, the boxes around an instruction
+ * ("attention", "layer_[0..23]", "optimizer · adamw"), its Python functions, its family and its kind
+ * of collective: what the screen says is found. `opcode:` with an opcode of
  * the module matches exactly. `-` before a term with a prefix, or `!` before any term, excludes
  * its matches.
  */
 import type { ViewModel } from "../../base/model.ts";
+import type { Selection } from "../../view.ts";
 import { type Amount, amountOf } from "../cost/amounts.ts";
 import { type Comparison, parseComparison } from "./comparison.ts";
 
@@ -110,6 +113,8 @@ export class Search {
   order: "match" | Amount = "match";
   /** Position in `results`, -1 before the first step. */
   current = -1;
+  /** Groups and folds whose own label matches, exact ones first, then large ones. */
+  boxes: readonly Selection[] = [];
   private table: { text: string; begin: Uint32Array } | null = null;
   private listeners = new Set<() => void>();
 
@@ -125,6 +130,7 @@ export class Search {
   set(query: string): void {
     this.query = query;
     this.results = this.sorted(this.find(query));
+    this.boxes = this.labelled(query);
     this.current = -1;
     this.emit();
   }
@@ -218,21 +224,101 @@ export class Search {
         return (i) => (hit[t.name[i]] | hit[t.label[i]]) === 1;
       case "opcode":
         return (i) => ops[t.opcode[i]] === 1;
-      case "scope":
-        return (i) => hit[t.opName[i]] === 1;
+      case "scope": {
+        const inside = this.insideOf(hit);
+        return (i) => hit[t.opName[i]] === 1 || inside[t.group[i]] === 1;
+      }
       case "shape":
         return (i) => (hit[t.denseShape[i]] | hit[t.shape[i]]) === 1;
       case "file":
         return file;
-      default:
+      default: {
+        const inside = this.insideOf(hit);
+        const kinds = this.kinds(hit, text, pattern);
+        const called = frameMarks(this.model, (f) => hit[frame.function[f]] === 1);
         return (i) =>
+          inside[t.group[i]] === 1 ||
+          kinds(i) ||
+          (t.frame[i] >= 0 && called[t.frame[i]] === 2) ||
           (hit[t.name[i]] |
             hit[t.label[i]] |
             hit[t.opName[i]] |
             hit[t.denseShape[i]] |
             ops[t.opcode[i]]) ===
-            1 || file(i);
+            1 ||
+          file(i);
+      }
     }
+  }
+
+  /** 1 for groups whose label, or that of a group or fold around them, is one of the strings. */
+  private insideOf(hit: Uint8Array): Uint8Array {
+    const { count, parent, label, fold } = this.model.group;
+    const folds = this.model.fold.label;
+    const out = new Uint8Array(count);
+    // Parents come before their children; the first group is the module.
+    for (let g = 1; g < count; g++) {
+      const named = hit[label[g]] === 1 || (fold[g] >= 0 && hit[folds[fold[g]]] === 1);
+      out[g] = named || out[parent[g]] === 1 ? 1 : 0;
+    }
+    return out;
+  }
+  /** Tests for the family ("matmul", "data movement") and the kind and axes of a collective. */
+  private kinds(
+    hit: Uint8Array,
+    text: string,
+    pattern: RegExp | null | undefined,
+  ): (i: number) => boolean {
+    const { model } = this;
+    const families = Uint8Array.from(model.header.families, ({ label }) =>
+      (pattern === undefined ? label.toLowerCase().includes(text) : pattern?.test(label)) ? 1 : 0,
+    );
+    const ofCollective = new Set<number>();
+    const column = (name: string) => model.optional<Uint32Array>(`collective.${name}`);
+    const [kind, axes, at] = [column("kind"), column("axes"), column("instruction")];
+    const offsets = model.optional<Uint32Array>("collective_member.offsets");
+    const members = model.optional<Uint32Array>("collective_member.values");
+    for (let k = 0; kind && axes && at && k < kind.length; k++) {
+      if (!hit[kind[k]] && !hit[axes[k]]) continue;
+      ofCollective.add(at[k]);
+      for (let m = offsets?.[k] ?? 0; m < (offsets?.[k + 1] ?? 0); m++) {
+        if (members) ofCollective.add(members[m]);
+      }
+    }
+    return (i) => families[model.instruction.family[i]] === 1 || ofCollective.has(i);
+  }
+  /** Boxes that the words name: each word is in the label, or in that of a box around it. */
+  private labelled(query: string): Selection[] {
+    const { group, fold, strings } = this.model;
+    const terms = parseQuery(query).filter(
+      ({ not, field, amount }) => !not && !amount && (field === null || field === "scope"),
+    );
+    if (!terms.length || terms.length < parseQuery(query).length) return [];
+    const hits = terms.map(({ text, pattern }) =>
+      pattern === undefined ? this.marks(text) : this.matched(pattern),
+    );
+    const around = hits.map((hit) => this.insideOf(hit));
+    const found: { selection: Selection; label: string; size: number }[] = [];
+    const folds = new Set<number>();
+    for (let g = 1; g < group.count; g++) {
+      if (!around.every((inside) => inside[g] === 1)) continue;
+      const own = (id: number) => hits.some((hit) => hit[id] === 1);
+      const f = group.fold[g];
+      if (f >= 0 && own(fold.label[f])) {
+        if (folds.has(f)) continue;
+        folds.add(f);
+        const size = group.size[g] * (fold.members.offsets[f + 1] - fold.members.offsets[f]);
+        const selection: Selection = { kind: "fold", index: f };
+        found.push({ selection, label: strings.get(fold.label[f]), size });
+      } else if (own(group.label[g])) {
+        const selection: Selection = { kind: "group", index: g };
+        found.push({ selection, label: strings.get(group.label[g]), size: group.size[g] });
+      }
+    }
+    const exact = ({ label }: { label: string }) =>
+      Number(label.toLowerCase() === query.trim().toLowerCase());
+    found.sort((a, b) => exact(b) - exact(a) || b.size - a.size);
+    return found.map(({ selection }) => selection);
   }
 
   /** Matching instructions: exact names, then matching names, then the rest, in program order. */

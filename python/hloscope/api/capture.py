@@ -472,15 +472,14 @@ class Capture:
         found = self._answer("fates", self._all_fates)
         if of is None:
             return found
-        from ..analysis.provenance.trace_line import at_line
+        from ..analysis.provenance.trace_line import fates_at_line
 
         rows = found.rows
         if isinstance(of, int):
             if not 0 <= of < len(rows):
                 raise LookupError(f"there is no operation {of}; there are {len(rows)}")
             return replace(found, rows=(rows[of],))
-        frames = self._operation_frames()
-        here = tuple(r for r in rows if at_line(frames.get(r.operation.number, ()), of))
+        here = fates_at_line(rows, self._operation_frames(), of)
         if not here:
             raise LookupError(f"no operation of this program is at {of[:200]}")
         return replace(found, rows=here)
@@ -628,7 +627,15 @@ def _with_reader(target: Target) -> Target:
         target = replace(target, before_partitioning=_DumpReader(before))
     if after is not None and target.after_partitioning is None:
         target = replace(target, after_partitioning=_DumpReader(after))
+    if target.before_partitioning is not None and target.asked_lines is None:
+        target = replace(target, asked_lines=_asked_lines)
     return target
+
+
+def _asked_lines(module: Module, target: Target) -> tuple[tuple[StackFrame, ...], ...]:
+    from ..analysis.why.provenance import asked_lines
+
+    return asked_lines(module, target)
 
 
 class _DumpReader:

@@ -61,7 +61,25 @@ def diff(a: Captured, b: Captured) -> Comparison:
     >>> hs.diff(before, after).show()  # two pictures, what changed in colour
     """
     found, pairs = compare(a, b)
-    return _comparison({f.name: getattr(found, f.name) for f in fields(Diff)}, (a, b, pairs))
+    values = {f.name: getattr(found, f.name) for f in fields(Diff)}
+    values["title_a"], values["title_b"] = _titles(a, b)
+    return _comparison(values, (a, b, pairs))
+
+
+def _titles(a: Captured, b: Captured) -> tuple[str, str]:
+    """Their titles; the names of their files too, if the titles are the same."""
+    if a.title != b.title:
+        return a.title, b.title
+    files = [str(getattr(p, "file", "") or "") for p in (a, b)]
+    names = [Path(file).name for file in files]
+    if names[0] == names[1]:  # the folders tell them apart
+        names = [str(Path(*Path(file).parts[-2:])) if file else "" for file in files]
+    if names[0] == names[1]:
+        return a.title, b.title
+    first, second = (
+        f"{name} · {p.title}" if name else p.title for name, p in zip(names, (a, b), strict=True)
+    )
+    return first, second
 
 
 def _comparison(values: dict[str, Any], sides: Any) -> Comparison:

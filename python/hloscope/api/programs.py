@@ -126,6 +126,7 @@ def _add(
     cap = Capture(module, stage=stage)
     cap.hardware = hardware
     found = cap.summary
+    zero = found.get("trip_counts_may_be_zero")
     made.rows.append(
         ProgramRow(
             module.name,
@@ -138,8 +139,9 @@ def _add(
             found.get("peak_live_bytes"),
             (found.get("modelled_seconds") or {}).get("total"),
             str(found.get("shapes") or "local"),
-            bool(found.get("trip_counts_unknown")),
+            bool(found.get("trip_counts_unknown")) and not zero,
             any(k.endswith("_least") for k in found),
+            is_one_trip=bool(zero),
             problem=next(iter(cap.warnings), "") if module.entry is None else "",
         )
     )

@@ -91,7 +91,7 @@ def read(
         module = _most_measured(trace, (m.name for m in modules))
     chosen = choose_module(modules, module, origin or "the text")
     told = (note, *archives.notes(path)) if path is not None else (note,)
-    chosen.warnings += tuple(ReadWarning(n) for n in told if n)
+    chosen.warnings += tuple(ReadWarning(n, is_note=True) for n in told if n)
     record = None
     if folder is not None:
         step = pass_of(found_stage)

@@ -227,7 +227,7 @@ class Program:
 
     @staticmethod
     def _warn(module: Module, why_not: str) -> None:
-        module.warnings = (*module.warnings, ReadWarning(why_not))
+        module.warnings = (*module.warnings, ReadWarning(why_not, is_note=True))
 
     def _clean_messages(self) -> list[str]:
         clean = str if self.marked is None else self.marked.clean

@@ -11,11 +11,15 @@ from .texts.regex import regex, regex_bytes
 
 @dataclass(frozen=True, slots=True)
 class ReadWarning:
-    """Something a reader could not understand and skipped. 1-based line and column."""
+    """Something a reader could not understand and skipped. 1-based line and column.
+
+    ``is_note``: it says how the program was read, and nothing of the program is missing.
+    """
 
     message: str
     line: int | None = None
     column: int | None = None
+    is_note: bool = False
 
     def __str__(self) -> str:
         if self.line is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from .mesh import Mesh
 from .module import Module
+from .parts import StackFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,10 @@ class Target:
     dumps: Mapping[str, str] = field(default_factory=dict)
     # reads the dump of the program just before partitioning; None when it was not taken
     before_partitioning: Callable[[], Module | None] | None = field(
+        default=None, repr=False, compare=False
+    )
+    # the lines that ask for collectives, where they are other than XLA's: by row, () for the others
+    asked_lines: Callable[[Module, Target], tuple[tuple[StackFrame, ...], ...]] | None = field(
         default=None, repr=False, compare=False
     )
     # the same for the program just after, where each collective is next to the op it is for

@@ -108,7 +108,8 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         passes_as_they_were()
         send(frames.progress("Reading the module", 0.05))
         try:
-            cap = _capture(data, args.name, args.module, args.hardware)
+            hardware = None if args.want == "chip" else args.hardware
+            cap = _capture(data, args.name, args.module, hardware)
             other = None
             if args.other is not None:
                 other = _capture(read[1], args.other_name, args.other_module, args.hardware)
@@ -124,6 +125,8 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
             send(encode(b"V", blocks.view(cap)))
         if "analyses" in wants:
             send(encode(b"A", blocks.analyses(cap)))
+        if "chip" in wants:
+            send(encode(b"F", blocks.for_chip(cap, args.hardware or "")))
         if "text" in wants:
             send(encode(b"T", blocks.text(cap)))
         if "stages" in wants:

@@ -6,6 +6,7 @@ Kinds and payloads (the bytes around them: processes/frames.py):
     I  about       JSON {"modules": [{"name", "instructions"}], "module": index}; [] for one
     V  View block, gzip'd
     A  analyses block, gzip'd
+    F  figures on another chip, gzip'd
     T  text block, gzip'd
     S  stages block, gzip'd
     H  HTML page, UTF-8

@@ -1,7 +1,7 @@
 """The authenticated routes.
 
 ==============================================================================  ====================
-``GET hloscope/api/(view|analyses|text|stages|list|html)?path=…&module=…&hardware=…``  one file
+``GET hloscope/api/(view|analyses|chip|text|stages|list|html)?path=…&hardware=…``  one file
 ``GET hloscope/api/(passes|pass_costs)?path=…``                                the passes beside it
 ``GET hloscope/api/diff?path=…&other=…``, also ``module``, ``other_module``     two files
 ``GET hloscope/api/folder?path=…``                                             a dump folder, JSON
@@ -35,6 +35,7 @@ from .limits import HloscopeLimits
 _KINDS = {
     "view": (b"V", "view,analyses,text,stages,list"),
     "analyses": (b"A", "view,analyses,text,stages,list"),
+    "chip": (b"F", "chip"),
     "stages": (b"S", "view,analyses,text,stages,list"),
     "text": (b"T", "view,analyses,text,stages,list"),
     "list": (b"I", "view,analyses,text,stages,list"),

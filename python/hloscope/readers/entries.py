@@ -57,7 +57,8 @@ def choose_module(modules: Sequence[Module], module: str | int | None, name: str
     )
     chosen.warnings += (
         ReadWarning(
-            f"{len(modules)} modules here, the largest was taken; choose with module=: {others}"
+            f"{len(modules)} modules here, the largest was taken; choose with module=: {others}",
+            is_note=True,
         ),
     )
     return chosen

@@ -27,6 +27,7 @@ from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
 from ..analysis.memory.audit import Donation, ParameterCopy
 from ..analysis.memory.carries import Carry, Loop, Residual
+from ..analysis.memory.donated_copies import DonatedCopy
 from ..analysis.memory.liveness.liveness import Liveness
 from ..analysis.memory.memory import LiveValue, Memory
 from ..analysis.memory.peaks import MemorySpace
@@ -68,6 +69,7 @@ __all__ = [
     "Delta",
     "DeviceGroups",
     "Diff",
+    "DonatedCopy",
     "Donation",
     "Fate",
     "FateCause",

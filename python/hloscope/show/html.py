@@ -6,6 +6,7 @@
     <main><h1>…</h1><div id="hloscope"><pre>summary</pre></div></main>
     <script type="application/octet-stream;base64" id="hloscope-view">…   data, never run
     <script type="application/octet-stream;base64" id="hloscope-analyses">…   (-text as well)
+    <script type="application/octet-stream;base64" data-chip="tpu-v5e">…   figures for other chips
     <script type="application/octet-stream;base64" id="hloscope-code">…   gzip'd renderer
     <script type="application/json" id="hloscope-bookmarks">…
     <script>loader</script>        inflates the renderer, which replaces the summary
@@ -21,6 +22,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.text.units import size
@@ -42,11 +44,16 @@ FRAME_MOST_BYTES = 4_000_000
 # Up to this many instructions linking the stages takes a fraction of a second, so that what a
 # notebook keeps of a cell has them at once.
 LINKED_AT_ONCE = 2_000
+# Figures for other chips, compressed, beyond this stay out of a page.
+CHIPS_LIMIT_BYTES = 2 * 2**20
 # Passes, compressed, beyond this stay out of a page.
 PASSES_LIMIT_BYTES = 32_000_000
 # Above this many instructions the analyses take a second and more: the cell shows
 # the picture first, and a frame with what was made so far.
 ANALYSED_FIRST = 50_000
+
+# Passes of a page that was made without them: none, and no reason to give.
+NONE_ASKED: tuple[bytes | None, str] = (None, "")
 
 _STYLE = (
     "html,body,main{margin:0;height:100%}"
@@ -98,9 +105,10 @@ def page(
     stages: bytes | None = blocks.stages(capture)
     if stages is not None and len(stages) > STAGES_LIMIT_BYTES:
         stages = None
-    steps, no_passes = _passes(capture, passes_limit_bytes) if passes else (None, "")
+    steps = _passes(capture, passes_limit_bytes) if passes else NONE_ASKED
     chosen = {**capture.display, **(options or {})}
-    return _page(capture, chosen, text, why, stages=stages, passes=steps, no_passes=no_passes)
+    chips = blocks.chips(capture, CHIPS_LIMIT_BYTES)
+    return _page(capture, chosen, text, why, stages=stages, passes=steps, chips=chips)
 
 
 def _passes(capture: Capture, limit: int) -> tuple[bytes | None, str]:
@@ -151,8 +159,16 @@ def frame(capture: Capture, *, height_px: int = 640, at_once: bool = False) -> s
         stages = None
         if few or not at_once or blocks.is_made(capture, "stages"):
             stages = blocks.stages(capture) if len(blocks.stages(capture)) < room else None
+        room -= len(stages or b"")
         inner = _page(
-            capture, capture.display, blocks.text(capture), "", analyses=analyses, stages=stages
+            capture,
+            capture.display,
+            blocks.text(capture),
+            "",
+            analyses=analyses,
+            stages=stages,
+            # A cell is shown at once, and its widget asks the kernel for other chips.
+            chips={} if at_once else blocks.chips(capture, room),
         )
     return (
         f'<iframe title="{escape(f"hloscope: {capture.title}")}" '
@@ -181,8 +197,8 @@ def _page(
     *,
     analyses: bool = True,
     stages: bytes | None = None,
-    passes: bytes | None = None,
-    no_passes: str = "",
+    passes: tuple[bytes | None, str] = NONE_ASKED,
+    chips: Mapping[str, bytes] = MappingProxyType({}),
 ) -> str:
     code = page_script("explorer")
     policy = (
@@ -214,8 +230,12 @@ def _page(
             "they would make this file too large, or were not worked out yet. Run the cell again, "
             'or save the capture with capture.to_html("module.html").'
         )
-    if passes is not None:
-        data.append(block("hloscope-passes", passes))
+    steps, no_passes = passes
+    if steps is not None:
+        data.append(block("hloscope-passes", steps))
+    data += [
+        block(f"hloscope-chip-{k}", made, chip) for k, (chip, made) in enumerate(chips.items())
+    ]
     title = escape(capture.title)
     return "\n".join(
         [
@@ -242,10 +262,12 @@ def _page(
     )
 
 
-def block(name: str, data: bytes) -> str:
+def block(name: str, data: bytes, chip: str = "") -> str:
+    """A data block of a page, found by its id; those of chips also by ``data-chip``."""
     # base64 has no "<": the block cannot close its own element.
     text = base64.b64encode(data).decode("ascii")
-    return f'<script type="application/octet-stream;base64" id="{name}">{text}</script>'
+    more = f' data-chip="{escape(chip)}"' if chip else ""
+    return f'<script type="application/octet-stream;base64" id="{name}"{more}>{text}</script>'
 
 
 def _bookmarks(rows: Sequence[Mapping[str, str]]) -> str:

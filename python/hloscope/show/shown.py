@@ -43,7 +43,8 @@ class Json:
 def mark(capture: Capture) -> dict[str, Any]:
     """Remembers the capture and describes it: plain values, sizes in bytes per device.
 
-    None if a figure is not known; ``wire_bytes`` is a lower bound where ``wire_is_least``.
+    None if a figure is not known; ``wire_bytes`` is a lower bound where ``wire_is_least``, and
+    counts one trip of a loop that may run 0 times where ``wire_is_one_trip``.
     """
     summary = quick_summary(capture)  # a large module is shown before it is analysed
     devices = capture.target.devices
@@ -62,7 +63,9 @@ def mark(capture: Capture) -> dict[str, Any]:
         "peak_bytes": _known(summary.get("peak_live_bytes")),
         "collectives": None if transfers is None else sum(row["count"] for row in rows),
         "wire_bytes": None if transfers is None else _known(summary.get("wire_bytes")),
-        "wire_is_least": any(row.get("lower_bound") for row in rows),
+        "wire_is_least": any(row.get("lower_bound") for row in rows)
+        and not any(row.get("one_trip") for row in rows),
+        "wire_is_one_trip": any(row.get("one_trip") for row in rows),
         "shown": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.text.units import duration, exact_size, quantity, size, spanned
+from ..analysis.memory.summary import step_in_words
+from ..analysis.text.units import duration, exact_size, marked, quantity, size, spanned
 from ..hlo import opcodes
 from ..hlo.parts import printable
 
@@ -50,21 +51,22 @@ def _cost(s: Summary, capture: Capture) -> list[Row]:
     """What is in the summary once the analyses are made; see ``quick_summary``."""
     if "flops" not in s:
         return []
-    least = "≥ " if s["trip_counts_unknown"] else ""
-    accessed = size(s["bytes_accessed"])
-    flops = spanned(s.get("flops_least", s["flops"]), s["flops"], lambda v: quantity(v, "FLOP"))
-    by = ", depending on which branches run" if "flops_least" in s else ""
-    rows = [("cost", f"{least}{flops}, {accessed} accessed{_a_device(s)}{by}")]
-    seconds = s["modelled_seconds"]
-    if seconds is not None and s["shapes"] == "local":  # no single chip runs a program for many
+    one_trip = bool(s.get("trip_counts_may_be_zero"))
+    is_least = bool(s["trip_counts_unknown"]) and not one_trip
+    low = s.get("flops_least", s["flops"])
+    flops = spanned(low, low if is_least else s["flops"], lambda v: quantity(v, "FLOP"))
+    by = ", depending on which branches run" if "flops_least" in s and not is_least else ""
+    accessed = size(s.get("bytes_accessed_least" if is_least else "", s["bytes_accessed"]))
+    if is_least:
+        flops, accessed = f"≥ {flops}", f"≥ {accessed}"
+    said = f"{flops}, {accessed} accessed{_a_device(s)}{by}"
+    rows = [("cost", marked(said, is_least=False, is_one_trip=one_trip))]
+    step = step_in_words(s)
+    if step is not None:
+        seconds = s["modelled_seconds"]
         words = {"compute": "compute", "memory": "memory", "collective": "collectives"}
         bound = ", ".join(f"{w} {duration(seconds[k])}" for k, w in words.items() if seconds[k])
-        total = spanned(seconds.get("total_least", seconds["total"]), seconds["total"], duration)
-        if seconds["total"] is None:
-            total, least = "unknown", ""
-        elif seconds.get("communication_is_least"):
-            least = "≥ "
-        told = f"{least}{total} on {s['hardware']}"
+        told = f"{step} on {s['hardware']}"
         rows.append(("modelled", f"{told}: {bound}" if bound else told))
     return rows
 
@@ -93,10 +95,13 @@ def _collectives(s: Summary, capture: Capture) -> list[Row]:
     parts = [f"{row['count']:,} {row['kind']} over {row['axes'] or '?'}" for row in ordered]
     if s["wire_bytes"] is None:
         return [("wire", f"unknown: {', '.join(parts)}")]
-    least = "≥ " if any("lower_bound" in row for row in found) else ""
-    wire = spanned(s.get("wire_bytes_least", s["wire_bytes"]), s["wire_bytes"], size)
-    by = " depending on which branches run" if "wire_bytes_least" in s else ""
-    return [("wire", f"{least}{wire} per device{by}: {', '.join(parts)}")]
+    one_trip = any("one_trip" in row for row in found)
+    is_least = not one_trip and any("lower_bound" in row for row in found)
+    low = s.get("wire_bytes_least", s["wire_bytes"])
+    wire = spanned(low, low if is_least else s["wire_bytes"], size)
+    wire = marked(wire, is_least=is_least, is_one_trip=one_trip)
+    by = " depending on which branches run" if "wire_bytes_least" in s and not is_least else ""
+    return [("wire", f"{wire} per device{by}: {', '.join(parts)}")]
 
 
 def _a_device(s: Summary) -> str:

@@ -15,11 +15,19 @@
 ===============  =============================================================
 """
 
-from .analyses import build_analyses
+from .analyses import build_analyses, build_for_chip
 from .builder import Builder
 from .context import Context
 from .stages import build_stages
 from .text import build_text
 from .view import build_view
 
-__all__ = ["Builder", "Context", "build_analyses", "build_stages", "build_text", "build_view"]
+__all__ = [
+    "Builder",
+    "Context",
+    "build_analyses",
+    "build_for_chip",
+    "build_stages",
+    "build_text",
+    "build_view",
+]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from ..analysis.base.table import NO_TARGET
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
+from ..hardware import find
 from ..hlo import Module, Target
 from .builder import ANALYSES_MAGIC, Builder, no_collection
 from .context import Context, Given
-from .sections import SECTIONS
+from .sections import OF_CHIP, SECTIONS, Section
 
 if TYPE_CHECKING:
     from .header import AnalysesContent, MoreSummary
@@ -35,7 +37,7 @@ def build_analyses(
     with no_collection():
         summary = summarize(module, context.target, CONTRIBUTIONS[1:])
         said: list[str] = summary.pop("warnings")
-        _optional(builder, context)
+        _optional(builder, context, SECTIONS)
         if more is not None:
             more(builder, context)
         header: AnalysesContent = {
@@ -47,8 +49,40 @@ def build_analyses(
         return builder.finish(ANALYSES_MAGIC, header)
 
 
-def _optional(b: Builder, c: Context) -> None:
-    for name, add in SECTIONS:
+def build_for_chip(module: Module, target: Target, chip: str, given: Given | None = None) -> bytes:
+    """What the analyses say instead when time is modelled on another chip; gzip'd.
+
+    Columns, extras and summary that are the same as in ``build_analyses`` of ``target`` are left
+    out; ``without`` names columns and extras that it has and this chip has not. Raises
+    ``HardwareError`` for an unknown chip.
+    """
+    own, other = (
+        Context(module, t, given=given or Given())
+        for t in (target, replace(target, hardware=find(chip).id))
+    )
+    known, builder = Builder(), Builder()
+    with no_collection():
+        before = summarize(module, own.target, CONTRIBUTIONS[1:])
+        _optional(known, own, OF_CHIP)
+        summary = summarize(module, other.target, CONTRIBUTIONS[1:])
+        _optional(builder, other, OF_CHIP)
+        said: list[str] = summary.pop("warnings")
+        gone = known.names() - builder.names() | own.extras.keys() - other.extras.keys()
+        builder.forget(builder.names() - builder.same_as(known))
+        header: AnalysesContent = {
+            "instructions": len(module.instructions),
+            "summary": cast(
+                "MoreSummary", {k: v for k, v in summary.items() if before.get(k) != v}
+            ),
+            "warnings": [*said, *other.warnings],
+            "extras": other.extras,
+            "without": sorted(gone),
+        }
+        return builder.finish(ANALYSES_MAGIC, header)
+
+
+def _optional(b: Builder, c: Context, sections: Iterable[tuple[str, Section]]) -> None:
+    for name, add in sections:
         before, extras = b.names(), c.extras.copy()
         try:
             add(b, c)

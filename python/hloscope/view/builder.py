@@ -207,6 +207,16 @@ class Builder:
         for name in [n for n in self._columns if n not in keep]:
             del self._columns[name]
 
+    def same_as(self, other: Builder) -> set[str]:
+        """Names of the columns of numbers that are the same in both; texts are never."""
+        return {
+            name
+            for name, array in self._columns.items()
+            if declared(name).holds != TEXT
+            and name in other._columns
+            and array.tobytes() == other._columns[name].tobytes()
+        }
+
     def names(self) -> set[str]:
         return set(self._columns)
 

@@ -459,6 +459,10 @@ ANALYSES = (
                 "executions",
                 "product of the trip counts, if branches around it are always taken; NaN unknown",
             ),
+            flag(
+                "may_not_run",
+                "a loop of unknown trip count around it may run 0 times; absent where none may",
+            ),
             number("u8", "phase", "into extras.phases"),
             number("u8", "written", "into extras.collectives.written"),
             text("moves", "argument or op whose value is moved"),

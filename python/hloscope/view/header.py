@@ -99,7 +99,9 @@ class CollectiveSummary(TypedDict):
     payload_bytes_least: NotRequired[float]
     wire_bytes_least: NotRequired[float]
     lower_bound: NotRequired[bool]
-    """A trip count or a formula is unknown for some of them."""
+    """A formula is unknown for some of them, or the trips of a loop that runs at least once."""
+    one_trip: NotRequired[bool]
+    """Some are in a loop that may run 0 times and counts once: the figures are no bound."""
     network: NotRequired[str]
     """For programs on several TPU slices: "dcn" between them, "ici" within one."""
 
@@ -115,12 +117,17 @@ class DeviceSummary(TypedDict):
 class ModelledSeconds(TypedDict):
     compute: float
     memory: float
-    collective: float
-    exposed: float
+    collective: float | None
+    exposed: float | None
     copies: float
-    total: float
+    total: float | None
     total_least: NotRequired[float]
     total_most: NotRequired[float]
+    communication_is_least: NotRequired[bool]
+    """The time of some collectives is unknown."""
+    total_is_least: NotRequired[bool]
+    """The time of some operations or collectives is unknown."""
+    of_unknown_at_least: NotRequired[float]
 
 
 class FindingSummary(TypedDict):
@@ -169,6 +176,7 @@ class MoreSummary(TypedDict, total=False):
     transcendentals_least: float
     transcendentals_most: float
     trip_counts_unknown: list[str]
+    trip_counts_may_be_zero: list[str]
     estimated_cycles: float | None
     hardware: str | None
     modelled_seconds: ModelledSeconds | None
@@ -224,6 +232,8 @@ class Totals(TypedDict):
     exposed: float
     copies: float
     """Time waited for copies to VMEM and the host, for which nothing else left bandwidth."""
+    least: NotRequired[float]
+    """The least that instructions take whose time is unknown: part of the total."""
     total: float
     unknown: int
     """Number of executed instructions whose time is unknown."""
@@ -257,6 +267,10 @@ class CostExtras(TypedDict):
     """The chip on which cost.seconds is modelled: the user's, else the program's own."""
     own: str | None
     """The chip that the program's devices are."""
+    likely: NotRequired[list[str]]
+    """Chips that the program may be for, the most likely first."""
+    step: NotRequired[str | None]
+    """The modelled step as text; None where no chip is known or no single chip runs the program."""
     totals: Totals
     torusIsKnown: bool
     assumedSlice: str
@@ -301,11 +315,24 @@ class Carry(TypedDict):
     """Instruction."""
 
 
+class AuditTotal(TypedDict):
+    """Rows and bytes of one audit as a whole; its list may be cut."""
+
+    audit: str
+    """ "donations", "copies", "residuals", "loops" """
+    outcome: str
+    """Of donations; "" of the others."""
+    count: int
+    bytes: float
+
+
 class Loop(TypedDict):
     instruction: int
     trips: int | None
     phase: str
     bytes: float
+    count: NotRequired[int]
+    """Of all that it carries; `carries` is the first of it."""
     carries: list[Carry]
 
 
@@ -349,6 +376,7 @@ class MemoryExtras(TypedDict):
     """Main memory first; each with its own peak and the source of that figure."""
     donations: list[Donation]
     copies: list[ParameterCopy]
+    totals: NotRequired[list[AuditTotal]]
     loops: list[Loop]
     residuals: list[Residual]
     remat: list[Remat]
@@ -468,8 +496,8 @@ class Findings(TypedDict):
     headline: list[str]
     rules: int
     """That were applied."""
-    unasked: int
-    """Not applied, as they need an optimised program and this one is not."""
+    leftOut: NotRequired[list[str]]
+    """Sentences about rules that were not applied, and why."""
     failed: list[str]
     rows: list[Finding]
 
@@ -644,6 +672,8 @@ class AnalysesContent(TypedDict):
     summary: MoreSummary
     warnings: list[str]
     extras: Extras
+    without: NotRequired[list[str]]
+    """In a block for another chip: columns and extras of the analyses that it has not."""
 
 
 class AnalysesHeader(Block, AnalysesContent):

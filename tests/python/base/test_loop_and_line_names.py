@@ -160,7 +160,8 @@ def tree_of(module: hs.Module, parent: list[int], label: list[str], group: list[
     kind = np.array([KINDS.index("module" if p < 0 else "scope") for p in parent])
     held, nothing = np.array(group, np.int64), np.full(len(parent), -1)
     empty = [False] * len(parent)
-    return GroupTree(n, kind, label, nothing, nothing, n, n, label, empty, empty, held, n)
+    late = frozenset(g for g, name in enumerate(label) if name == "backward")
+    return GroupTree(n, kind, label, nothing, nothing, n, n, label, empty, empty, held, n, late)
 
 
 def products(count: int) -> hs.Module:

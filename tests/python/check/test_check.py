@@ -140,6 +140,74 @@ def test_what_cannot_be_evaluated_is_no_pass(small: hs.Capture, gathering: hs.Ca
     assert "number of executions" in str(hs.check(loop, max_wire_bytes="1GiB"))
 
 
+REDUCES = """HloModule reduces, is_scheduled=true, num_partitions=8
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+ENTRY %main (x: f32[64]) -> f32[64] {
+  %x = f32[64]{0} parameter(0)
+  %r = f32[64]{0} all-reduce(%x), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true, to_apply=%add
+  ROOT %wide = f32[64]{0} custom-call(%r), custom_call_target="MoveToHost"
+}
+"""  # noqa: E501
+GENEROUS: list[dict[str, Any]] = [
+    {"forbid": "all-to-all"},
+    {"forbid": "f64"},
+    {"forbid": "sort"},
+    {"forbid": "collective over data"},
+    {"forbid": "findings"},
+    {"forbid": "host-callback"},
+    {"max_wire_bytes": "1TiB"},
+    {"max_peak": {"HBM": "1TiB"}},
+    {"max_instructions": 1000},
+    {"require_donation": ["x"]},
+]
+
+
+@pytest.mark.parametrize("budget", GENEROUS, ids=str)
+def test_nothing_passes_on_a_dump_cut_anywhere(budget: dict[str, Any]) -> None:
+    whole = REDUCES.rstrip()
+    for end in range(len(whole)):
+        try:
+            cut = hs.read(whole[:end])
+        except hs.ReadError:
+            continue
+        assert not hs.check(cut, **budget), whole[:end][-40:]
+
+
+def test_what_a_cut_dump_shows_is_a_breach_and_what_it_hides_cannot_be_known() -> None:
+    shown = hs.read(REDUCES[: REDUCES.index("  ROOT %wide")])
+    found = hs.check(shown, forbid=["all-reduce", "host-transfer"])
+    assert [b.budget for b in found.breaches] == ["forbid: all-reduce"]
+    (unknown,) = found.problems
+    assert unknown.budget == "forbid: host-transfer"
+    assert "the dump ends inside %main" in unknown.message
+    assert hs.check(hs.read(REDUCES), forbid="host-transfer").status == 1
+    # a line lost in the middle, a computation that is not there, an operand that is not
+    for damaged in (
+        REDUCES.replace("ROOT %wide = f32[64]{0} custom-call(", "ROOT %wide ? custom-call("),
+        REDUCES.replace("to_apply=%add", "to_apply=%other"),
+        REDUCES.replace("custom-call(%r)", "custom-call(%other)"),
+    ):
+        assert hs.check(hs.read(damaged), forbid="sort").status == 2
+    # lines of a log around the module are no part of it
+    log = "I0000 compiling\n" + REDUCES + "\nI0000 done\n"
+    assert hs.check(hs.read(log), forbid="sort").status == 0
+
+
+def test_what_compiling_adds_cannot_be_known_before_it() -> None:
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    written = hs.capture(lambda x: x @ x, jax.ShapeDtypeStruct((8, 8), "float32")).at("stablehlo")
+    for what in ("all-gather", "host-transfer", "findings", "dot"):
+        assert hs.check(written, forbid=what).status == 2, what
+    assert hs.check(written, forbid="f64").status == 0
+    assert hs.check(written, forbid="dot_general").status == 1
+
+
 UNKNOWN_TRIPS = """HloModule loop, num_partitions=4
 
 %add (a: f32[], b: f32[]) -> f32[] {

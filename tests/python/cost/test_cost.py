@@ -458,3 +458,25 @@ def test_cost_needs_hlo() -> None:
 
     with pytest.raises(ValueError, match="cost needs HLO"):
         estimate(Module("m", (), None, dialect="stablehlo"))
+
+
+CYCLES = """HloModule m, is_scheduled=true
+
+ENTRY %main {
+  %x = f32[64]{0:T(128)} parameter(0)
+  %a = f32[64]{0:T(128)} negate(%x), backend_config={"window_config":{"estimated_cycles":"1200"}}
+  %b = f32[64]{0:T(128)} negate(%a), backend_config={"window_config":{"estimated_cycles":"NONE"}}
+  ROOT %c = f32[64]{0:T(128)} negate(%b), backend_config={"window_config":{"estimated_cycles":"34"}}
+}
+"""
+
+
+@pytest.mark.parametrize("none", ["9223372036854775807", "18446744073709551615"])
+def test_cycles_that_xla_does_not_know_are_no_number(none: str) -> None:
+    cost = hs.read(CYCLES.replace("NONE", none), hardware="tpu-v5e").cost()
+    assert {r.instruction.name: r.estimated_cycles for r in cost} == {"a": 1200, "b": None, "c": 34}
+    assert (cost.total_estimated_cycles, cost.unknown_cycles) == (1234, 1)
+    assert "XLA's estimated cycles: 1,234, without 1 that it has no estimate for" in str(cost)
+    known = hs.read(CYCLES.replace("NONE", "66"), hardware="tpu-v5e").cost()
+    assert known.total_estimated_cycles == 1300
+    assert "without" not in str(known)

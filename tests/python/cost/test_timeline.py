@@ -15,7 +15,7 @@ def check(cap: hs.Capture, chip: str) -> None:
     assert found.seconds == pytest.approx(r.total_seconds, rel=1e-9, abs=1e-15)
     assert found.total("waiting") == pytest.approx(r.exposed_seconds, rel=1e-9, abs=1e-15)
     assert found.total("compute") == pytest.approx(
-        r.compute_seconds + r.memory_seconds, rel=1e-9, abs=1e-15
+        r.compute_seconds + r.memory_seconds + r.least_seconds, rel=1e-9, abs=1e-15
     )
     wires = sum(found.total(lane) for lane in found.lanes[2:] if lane != COPIES)
     assert wires == pytest.approx(r.collective_seconds, rel=1e-9, abs=1e-15)

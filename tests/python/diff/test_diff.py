@@ -257,6 +257,68 @@ def test_collectives_that_are_alike_are_one_line() -> None:
     assert '<td class="n">3</td><td>all-reduce</td>' in found.html()
 
 
+def exchanged(rows: int, axis: str = "{{0,1},{2,3}}") -> hs.Capture:
+    """Two layers of dot, tanh and all-to-all of ``rows`` rows, all of other sizes each time."""
+    lines, at = [], "%x"
+    for k in range(2):
+        lines += [
+            f"  %d{k} = f32[{rows},64]{{1,0}} dot({at}, %w), lhs_contracting_dims={{1}}, "
+            "rhs_contracting_dims={0}",
+            f"  %t{k} = f32[{rows},64]{{1,0}} tanh(%d{k})",
+            f"  %a{k} = f32[{rows},64]{{1,0}} all-to-all(%t{k}), channel_id={k + 1}, "
+            f'replica_groups={axis}, dimensions={{0}}, metadata={{op_name="e" '
+            f'source_file="moe.py" source_line={10 + k}}}',
+        ]
+        at = f"%a{k}"
+    body = "\n".join(lines)
+    return hs.read(
+        f"""HloModule m, is_scheduled=true, num_partitions=4
+
+ENTRY %main (x: f32[{rows},64], w: f32[64,64]) -> f32[{rows},64] {{
+  %x = f32[{rows},64]{{1,0}} parameter(0)
+  %w = f32[64,64]{{1,0}} parameter(1)
+{body}
+  ROOT %r = f32[{rows},64]{{1,0}} negate({at})
+}}
+"""
+    )
+
+
+def test_a_collective_of_another_size_changed_and_is_neither_removed_nor_added() -> None:
+    found = hs.diff(exchanged(32), exchanged(64))
+    assert (found.removed, found.added) == ((), ())
+    assert (found.removed_collectives, found.added_collectives) == ((), ())
+    assert [(c.a.payload_bytes, c.b.payload_bytes) for c in found.changed_collectives] == [
+        (8192, 16384),
+        (8192, 16384),
+    ]
+    assert [c.a.line for c in found.changed_collectives] == ["moe.py:10", "moe.py:11"]
+    said = str(found)
+    assert "0 removed, 0 added" in said
+    assert "only in" not in said
+    assert "8 KiB → 16 KiB, 4 KiB → 8 KiB on the wire  moe.py:10" in said
+    page = tables_page(found)
+    assert "Collectives that changed" in page
+    assert "on one side only" not in page
+
+
+def test_a_collective_over_other_devices_changed() -> None:
+    found = hs.diff(exchanged(32), exchanged(32, axis="{{0,1,2,3}}"))
+    assert (found.removed_collectives, found.added_collectives) == ((), ())
+    (first, _) = found.changed_collectives
+    assert first.a.axes != first.b.axes
+    assert first.b.axes in str(found)
+
+
+def test_layers_that_only_changed_their_size_are_matched_in_order() -> None:
+    """Each opcode and op_name is there twice, and no hash of a value is equal."""
+    found = hs.diff(exchanged(32), exchanged(96))
+    assert {c.a.name: c.b.name for c in found.changed if c.a.opcode == "tanh"} == {
+        "t0": "t0",
+        "t1": "t1",
+    }
+
+
 def test_the_page_runs_nothing_and_escapes_names(tmp_path: Path) -> None:
     bad = '<img src=x onerror="alert(1)">'
     named = CHAIN.replace("train.py", bad.replace('"', '\\"'))

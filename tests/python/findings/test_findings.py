@@ -10,6 +10,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
+from advice_pairs import PAIRS
 from findings_programs import CASES
 from hloscope.analysis.findings.rules import RULES
 from hloscope.hlo import StackFrame
@@ -53,7 +54,7 @@ def rules(cap: hs.Capture) -> set[str]:
 
 SLICED = """(x: f32[1024,1024]) -> f32[{n},1024] {{
   %x = f32[1024,1024]{{1,0}} parameter(0)
-  %reduced = f32[1024,1024]{{1,0}} all-reduce(%x), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum
+  %reduced = f32[1024,1024]{{1,0}} all-reduce(%x), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum, metadata={{op_name="jit(f)/psum"}}
   %id = u32[] partition-id()
   %at = s32[] convert(%id)
   %zero = s32[] constant(0)
@@ -160,6 +161,8 @@ def test_every_rule_has_a_test(request):
     programs = request.path.parents[1] / "helpers" / "findings_programs.py"
     here = request.path.read_text() + programs.read_text()
     elsewhere = {"full-rematerialization"}  # test_compiler_messages.py provokes one
+    elsewhere |= {pair.rule for pair in PAIRS} | {"whole-copies"}  # test_copies.py
+    elsewhere |= {"batched-branches", "narrow-copies"}  # test_work.py
     for name, *_ in RULES:
         assert f'"{name}"' in here or name in elsewhere, name
 
@@ -378,34 +381,6 @@ def test_matmuls_of_few_rows_are_one_finding():
     cap.hardware = "tpu-v5e"
     (one,) = cap.findings.of("idle-matmul")
     assert one.title.startswith("3 matmuls of 8 rows")
-
-
-def test_gradients_summed_over_the_batch_get_advice_of_their_own():
-    body = """(p: f32[512,512]) -> f32[512,512] {{
-  %p = f32[512,512]{{1,0}} parameter(0)
-  ROOT %g = f32[512,512]{{1,0}} all-reduce(%p), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum, metadata={{op_name="jit(f)/{}/dot_general"}}
-}}"""  # noqa: E501
-    header = ", num_partitions=8"
-    backward = module(body.format("transpose(jvp())"), header, ALLREDUCE)
-    assert "these are gradients" in backward.findings.of("exposed-collective")[0].advice
-    forward = module(body.format("jvp()"), header, ALLREDUCE)
-    assert "these are gradients" not in forward.findings.of("exposed-collective")[0].advice
-
-
-COMBINED = """(l: f32[], p: f32[512,512]) -> (f32[], f32[512,512]) {{
-  %l = f32[] parameter(0)
-  %p = f32[512,512]{{1,0}} parameter(1)
-  %t = f32[512,512]{{1,0}} tanh(%p), metadata={{op_name="jit(f)/{}/tanh"}}
-  ROOT %g = (f32[], f32[512,512]{{1,0}}) all-reduce(%l, %t), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%sum, metadata={{op_name="jit(f)/jvp()/reduce_sum"}}
-}}"""  # noqa: E501
-
-
-def test_gradients_summed_together_with_the_loss_are_gradients_still():
-    header = ", num_partitions=8"
-    both = module(COMBINED.format("transpose(jvp())"), header, ALLREDUCE)
-    assert "these are gradients" in both.findings.of("exposed-collective")[0].advice
-    forward = module(COMBINED.format("jvp()"), header, ALLREDUCE)
-    assert "these are gradients" not in forward.findings.of("exposed-collective")[0].advice
 
 
 LOOP = """

@@ -107,7 +107,7 @@ USES = [
 @pytest.mark.parametrize("kind", ["gather", "reduce"])
 def test_what_is_cut_by_device_need_not_be_whole(kind: str) -> None:
     rule = {"gather": "gathered-then-sliced", "reduce": "reduced-then-sliced"}[kind]
-    how = GATHER if kind == "gather" else f"%g = {WHOLE} all-reduce(%x), {SUMMED}"
+    how = GATHER if kind == "gather" else f"%g = {WHOLE} all-reduce(%x), {SUMMED}, {said('psum')}"
     wrong = []
     for uses, root, is_cut in USES:
         cap = sent_and_used(how, uses, root)
@@ -130,7 +130,7 @@ def test_what_cutting_costs() -> None:
     # the gather 2.5 s; the slice reads and writes 2 MiB, as tanh does
     assert found.share == pytest.approx(2.5 / 10.5, rel=1e-5)
     # half of a sum, which takes 1 s and 4 MiB
-    how = f"%g = {WHOLE} all-reduce(%x), {SUMMED}"
+    how = f"%g = {WHOLE} all-reduce(%x), {SUMMED}, {said('psum')}"
     found = only(sent_and_used(how, cut("at"), ONE), "reduced-then-sliced")
     assert found.title == (
         "%g reduces all of f32[8,128,1024] over one group of 2, and each device keeps a slice:"
@@ -273,7 +273,7 @@ def test_what_the_second_sum_costs() -> None:
         "%s adds two values that are each all-reduced: f32[2,512,512] in %a and in %b (such as"
         " the two uses of a tied embedding)"
     )
-    assert found.advice.startswith("add the two partial gradients before they are reduced: comp")
+    assert found.advice.startswith("add the two partial gradients before they are reduced: red")
     # 3 s each for the sums, 6 s to read 4 MiB and write 2
     assert figures(cap, "reduced-twice") == [(0.25, 3.0, 2 << 20, "a b s")]
 
@@ -297,7 +297,7 @@ def test_additions_of_one_kind_are_one_finding_and_the_smaller_sum_counts() -> N
         "2 sums are reduced twice over one group of 2: 2,097,152 of 2,097,152 B of %b0, %b1 could"
         " be saved"
     )
-    assert "bf16[2,512,512] in %b0 and in %a0 (such as the two" in found.evidence
+    assert found.evidence.endswith("bf16[2,512,512] in %b0 and in %a0")
     # 1 s and 1 MiB each
     assert (found.seconds, found.bytes) == (4.0, 2 << 20)
     assert [i.name for i in found.instructions] == ["b0", "a0", "s0", "b1", "a1", "s1"]
@@ -313,8 +313,7 @@ ROOT %s = f32[2,128,512]{{2,1,0}} add(%a, %b)""")
     found = only(cap, "reduced-twice")
     half = 1 << 19
     assert f"{half:,} of {3 << 20:,} B of %ab" in found.title
-    assert "f32[2,128,512] both in %ab (such as what two projections" in found.evidence
-    assert found.advice.startswith("add the two partial gradients before they are reduced: mult")
+    assert found.evidence.endswith("f32[2,128,512] both in %ab")
     # a sixth of 1 s + 3 MiB
     assert (found.seconds, found.bytes) == (4 / 6, half)
 

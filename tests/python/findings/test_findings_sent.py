@@ -76,7 +76,7 @@ def test_what_waits_for_latency_alone_is_said_from_a_quarter_of_the_step_on() ->
     assert of(latency(few, quarter + 1), "exposed-collective") == ()
     # one byte more is sent for its bytes
     (found,) = of(latency(few + 1, quarter + 64), "exposed-collective")
-    assert found.advice.startswith("start it earlier")
+    assert found.advice == ""
 
 
 def test_steps_that_are_over_before_the_next_is_sent_have_no_latency_to_report() -> None:
@@ -84,73 +84,6 @@ def test_steps_that_are_over_before_the_next_is_sent_have_no_latency_to_report()
     assert len(of(cap, "exposed-collective")) == 1
     cap.hardware = "tpu-v5e"  # 2 µs
     assert cap.findings.of("exposed-collective") == ()
-
-
-SPARE = {
-    "all-reduce": (mib(4), mib(4), SUMMED),
-    "reduce-scatter": (mib(4), mib(2), f"{GATHERED}, to_apply=%sum"),
-    "all-gather": (mib(4), mib(8), GATHERED),
-    "all-to-all": (mib(4), mib(4), GATHERED),
-    "collective-permute": (mib(4), mib(4), "channel_id=1, source_target_pairs={{0,1},{1,0}}"),
-}
-ADVICE = {
-    "partial": "a contracted dimension is sharded: each device holds a partial sum.",
-    "scattered": "a contracted dimension is sharded and each device keeps a part of the sum:",
-    "gradients": "these are gradients, summed over the batch:",
-    "state": "the state is updated in shards and wanted whole:",
-    "operand": "an operand is sharded along a dimension that the operation needs whole.",
-    "changes": "the sharding changes between two operations:",
-    "else": "start it earlier, or give it independent work to overlap with",
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "op", "advice"),
-    [
-        ("all-reduce", FORWARD, "partial"),
-        ("all-reduce", BACKWARD, "gradients"),
-        ("all-reduce", "transpose(jvp(n))/psum", "gradients"),
-        ("all-reduce", "jvp(n)/psum", "else"),
-        ("reduce-scatter", FORWARD, "scattered"),
-        ("reduce-scatter", "jvp(n)/reduce_scatter", "else"),
-        ("all-gather", ADAM, "state"),
-        ("all-gather", FORWARD, "operand"),
-        ("all-gather", "jvp(n)/all_gather", "else"),
-        ("all-to-all", FORWARD, "changes"),
-        ("collective-permute", FORWARD, "changes"),
-        ("collective-permute", "jvp(n)/ppermute", "else"),
-    ],
-)
-def test_the_advice_is_of_who_asked_and_for_what(kind: str, op: str, advice: str) -> None:
-    given, made, how = SPARE[kind]
-    found = only(
-        program(f"""
-%x = {given} parameter(0)
-%z = {given} tanh(%x), {said(BACKWARD if op == ADAM else op)}
-ROOT %g = {made} {kind}(%z), {how}, {said(op)}"""),
-        "exposed-collective",
-    )
-    assert found.advice.startswith(ADVICE[advice])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "summed", "is_gradient"),
-    [
-        ("f32[512,1024]", "f32[512,1024]", True),
-        ("f32[512,1024]", "f32[1024,512]", False),
-        ("f32[1,512,1024]", "f32[512,1,1024]", True),  # but for dimensions of one
-        ("f32[2,512,1024]", "f32[512,1024]", False),  # a layer of a stack, outside of the loop
-    ],
-)
-def test_gradients_have_the_shapes_of_arguments(
-    arguments: str, summed: str, is_gradient: bool
-) -> None:
-    cap = program(f"""
-%p = {arguments} parameter(0)
-%x = {summed} custom-call(%p), custom_call_target="f", {said(BACKWARD)}
-ROOT %g = {summed} all-reduce(%x), {SUMMED}, {said(BACKWARD)}""")
-    advice = only(cap, "exposed-collective").advice
-    assert advice.startswith(ADVICE["gradients" if is_gradient else "partial"])
 
 
 def looped(stack: str, summed: str, end: str = "") -> hs.Capture:
@@ -189,17 +122,11 @@ ROOT %loop = {state} while(%begin), condition=%condition, body=%body""".replace(
     )
 
 
-def test_of_one_layer_of_a_stack_in_a_loop_the_gradient_is_known_too() -> None:
+def test_what_a_loop_sends_counts_as_often_as_it_runs() -> None:
     found = only(looped("f32[4,512,1024]", "f32[512,1024]"), "exposed-collective")
-    assert found.advice.startswith(ADVICE["gradients"])
-    assert found.evidence.endswith("it is %g, 2 MiB of `n/dot_general`, 4 times a step")
+    assert "it is %g, 2 MiB of `n/dot_general`, 4 times a step" in found.evidence
     # 4 · (1 s + 2 MiB)
     assert (found.seconds, found.bytes) == (12.0, 8 << 20)
-    # a stack of vectors says little: any vector of as many is like a row of it
-    (found,) = of(looped("f32[4,524288]", "f32[524288]"), "exposed-collective")
-    assert found.advice.startswith(ADVICE["partial"])
-    (found,) = of(looped("f32[4,512,1024]", "f32[1024,512]"), "exposed-collective")
-    assert found.advice.startswith(ADVICE["partial"])
 
 
 FUSED = """
@@ -226,9 +153,10 @@ ROOT %a.1 = f32[512,1024] add(%u, %v)
     ],
 )
 def test_sums_that_could_wait_for_the_end_of_the_loop(end: str, is_added_up: bool) -> None:
-    found = only(looped("f32[4,512,1024]", "f32[512,1024]", end), "exposed-collective")
-    start = "each step of the loop sums over the devices"
-    assert found.advice.startswith(start if is_added_up else ADVICE["gradients"])
+    # where the loop does more beside it, the price of a gradient is not worth saying
+    found = of(looped("f32[4,512,1024]", "f32[512,1024]", end), "exposed-collective")
+    said_so = ["Each trip of the loop sums over the devices" in f.evidence for f in found]
+    assert (any(said_so), any(f.advice for f in found)) == (is_added_up, is_added_up)
 
 
 def test_what_is_hidden_and_where_it_is_asked_for() -> None:
@@ -285,7 +213,8 @@ ROOT %out = ({one}, {whole}) tuple(%gd, %h)""")
     assert found.title.endswith(" for all-gather of `%y` over one group of 2")
     assert found.evidence == (
         "none of 1.5 s on the wire is hidden behind compute, and 5 s more is spent waiting for"
-        " earlier transfers to free the links; it is %h, 2 MiB of `%y`"
+        " earlier transfers to free the links; it is %h, 2 MiB of `%y`. The program asks for it"
+        " by name"
     )
 
 
@@ -304,13 +233,14 @@ def test_the_lines_that_wait_are_the_first_four_and_what_has_none() -> None:
     found = only(cap, "exposed-collective")
     assert found.evidence == (
         "30 s of 30 s on the wire is not hidden behind compute: 33 % at m.py:11, 20 % at m.py:9,"
-        " 17 % without a line, 13 % at m.py:7; the longest is %s5, 9 MiB of `%p5`"
+        " 17 % without a line, 13 % at m.py:7; the longest is %s5, 9 MiB of `%p5`. The"
+        " program asks for it by name"
     )
     assert figures(cap, "exposed-collective") == [(1.0, 30.0, 24 << 20, "s5 s4 s3 s2 s1 s0")]
     # the line is of the one that waits longest of those that have one
     found = only(program(sums((1, 3), (9, 0))), "exposed-collective")
     assert (found.line, found.evidence.partition("; ")[2]) == (
-        "m.py:3", "the longest is %s1, 9 MiB of `%p1`",
+        "m.py:3", "the longest is %s1, 9 MiB of `%p1`. The program asks for it by name",
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from hloscope.show import blocks
 from hloscope.view.schema import joined
 
 # Peak figures of every chip, which are the same for all programs.
-LEFT_OUT = ("extras.cost.hardware", "extras.findings.unasked")
+LEFT_OUT = ("extras.cost.hardware", "extras.findings.leftOut")
 RESULTS = ("collectives", "shardings", "memory", "source", "findings")
 SENTENCES = ("extras.findings", "warnings", "extras.memory.note")
 TOLD = re.compile(r"[\d%`_/'(]")

@@ -371,3 +371,19 @@ ENTRY main {{
     cap = hs.read(text)
     cap.hardware = "tpu-v5e"
     return cap
+
+
+@case("redundant-work", "4 times what the program has to do")
+def _reshaped_away(ill: bool) -> hs.Capture:
+    """Microbatches cut from the sharded rows: a device's rows are all in one or two of them."""
+    on = mesh("data")
+
+    def step(w: Any, x: Any) -> Any:
+        rows = x.reshape(4, 16, 64, 256) if ill else x.reshape(16, 4, 64, 256).swapaxes(0, 1)
+
+        def add(total: Any, part: Any) -> Any:
+            return total + jax.grad(lambda w: jnp.mean(jnp.tanh(part @ w) ** 2))(w), None
+
+        return jax.lax.scan(add, jnp.zeros_like(w), rows)[0]
+
+    return hs.capture(step, shaped((256, 512), F32, on), shaped((64, 64, 256), F32, on, "data"))

@@ -27,13 +27,14 @@ from hloscope.hlo.target import Argument, Device, Target
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden" / "programs"
 READERS = ("before_partitioning", "after_partitioning")
+WORKED_OUT = ("asked_lines",)  # a capture puts them in again
 
 
 def save(path: Path, capture: hs.Capture, replaced: dict[str, str]) -> None:
     """``replaced``: folders of this machine, and what replaces them in the file."""
     target, known = capture.target, capture.module.origins
     said = {k: v for k in READERS if (v := _text(getattr(target, k))) is not None}
-    plain = asdict(replace(target, before_partitioning=None, after_partitioning=None))
+    plain = asdict(replace(target, **dict.fromkeys((*READERS, *WORKED_OUT))))
     made = {
         "text": capture.text,
         "target": {k: v for k, v in plain.items() if k not in READERS},
@@ -104,7 +105,7 @@ def _target(kept: dict[str, Any]) -> Target:
         made[name] = tuple(cls(**_tuples(d)) for d in kept[name])
     made["mesh"] = Mesh(**_tuples(kept["mesh"])) if kept["mesh"] else None
     made["compiler_messages"] = tuple(kept["compiler_messages"])
-    assert made.keys() | {*READERS} == {f.name for f in fields(Target)}
+    assert made.keys() | {*READERS, *WORKED_OUT} == {f.name for f in fields(Target)}
     return Target(**made)
 
 

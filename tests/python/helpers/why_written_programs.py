@@ -256,7 +256,12 @@ module @jit_f {
     %6 = sdy.reshard %5 <@mesh, [{"data"}, {}]> {sdy.sharding_origin_name = "constraint_2", sdy.sharding_origins = {data = "self"}} : tensor<16x64xf32>
     %7 = stablehlo.cosine %6 {sdy.propagation_edges = #sdy.propagation_edges<[{step-3 = [{"data" = operand-0 -> [result-0]}]}]>, sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"data"}, {}]>]>, sdy.sharding_origins = [{data = "constraint_2"}]} : tensor<16x64xf32>
     %8 = sdy.reshard %4 <@mesh, [{"model"}, {"data"}]> {sdy.sharding_origin_name = "constraint_3", sdy.sharding_origins = {model = "self", data = "self"}} : tensor<16x64xf32>
-    return %7 : tensor<16x64xf32>
+    %9 = stablehlo.dot %7, %arg3 {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{}, {"model"}]>]>, sdy.sharding_origins = [{model = "input: 3"}]} : (tensor<16x64xf32>, tensor<64x32xf32>) -> tensor<16x32xf32>
+    %10 = sdy.constant dense<0.000000e+00> : tensor<f32>
+    %11 = stablehlo.reduce(%3 init: %10) applies stablehlo.add across dimensions = [0] : (tensor<16x64xf32>, tensor<f32>) -> tensor<64xf32>
+    %12 = stablehlo.negate %8 {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"model"}, {"data"}]>]>, sdy.sharding_origins = [{data = "constraint_3", model = "constraint_3"}]} : tensor<16x64xf32>
+    %13 = stablehlo.exponential %7 {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"data"}, {}]>]>, sdy.sharding_origins = [{data = "constraint_2"}]} : tensor<16x64xf32>
+    return %9, %11, %12, %13 : tensor<16x32xf32>, tensor<64xf32>, tensor<16x64xf32>, tensor<16x64xf32>
   }
 }
 """

@@ -129,7 +129,8 @@ def test_the_donation_audit_says_what_was_for_nothing_and_what_could_be() -> Non
     x = jax.ShapeDtypeStruct((64, 64), jnp.float32)
     cap = hs.capture(jax.jit(f, donate_argnums=1), x, x)
     rows = {d.argument: d.outcome for d in cap.memory.donations}
-    assert rows["b"] in ("donated, unused", "aliased")
+    # the output is not made of b, whose value is read as well
+    assert rows["b"] in ("donated, unused", "aliased", "aliased, but copied")
     if rows["b"] == "donated, unused":
         assert rows["a"] == "could be donated"
 

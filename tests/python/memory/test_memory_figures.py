@@ -152,6 +152,71 @@ def test_tables_of_tuples_on_tpu(body: str, tables: int) -> None:
     assert memory.heap_padding_bytes == 16_384 * (places + tables) - 1024 * places
 
 
+def test_places_of_the_heap_are_taken_in_order_of_the_schedule_on_tpu() -> None:
+    """%b takes the hole that %a leaves, %c does not fit and goes above; no place in the output."""
+    text = """HloModule m, is_scheduled=true
+
+ENTRY %main {
+  %x = f32[8192]{0:T(1024)} parameter(0)
+  %a = f32[8192]{0:T(1024)} reverse(%x), dimensions={0}
+  %held = f32[4096]{0:T(1024)} slice(%a), slice={[0:4096]}
+  %b = f32[4096]{0:T(1024)} reverse(%held), dimensions={0}
+  %c = f32[16384]{0:T(1024)} concatenate(%b, %held, %x), dimensions={0}
+  %d = f32[4096]{0:T(1024)} slice(%c), slice={[0:4096]}
+  ROOT %o = f32[16384]{0:T(1024)} concatenate(%d, %held, %x), dimensions={0}
+}
+"""
+    kib = 1024
+    # %a 0–32, %held 32–48, %b 0–16, %c 48–112; a best-fit by size would place %c at 0
+    top = 112 * kib
+    assert memory_of(text, platform="tpu").simulated_bytes == (32 + 64) * kib + top
+
+
+def test_a_tuple_in_a_tuple_has_a_table_of_its_own_on_tpu() -> None:
+    text = """HloModule m, is_scheduled=true
+
+%part (p: f32[4096]) -> f32[1024] {
+  %p = f32[4096]{0:T(1024)} parameter(0)
+  ROOT %s = f32[1024]{0:T(1024)S(1)} slice(%p), slice={[0:1024]}
+}
+
+ENTRY %main {
+  %x = f32[4096]{0:T(1024)} parameter(0)
+  %n = f32[4096]{0:T(1024)} reverse(%x), dimensions={0}
+  %begin = ((f32[4096]{0:T(1024)}), f32[1024]{0:T(1024)S(1)}, s32[]{:S(2)}) async-start(%n), calls=%part
+  %end = f32[1024]{0:T(1024)S(1)} async-done(%begin)
+  ROOT %o = f32[1024]{0:T(1024)} negate(%end)
+}
+"""
+    # %n, the table of %begin and that of its operands
+    kib = 1024
+    assert memory_of(text, platform="tpu").simulated_bytes == (16 + 4 + 3 * 16) * kib
+
+
+def test_operands_that_an_update_gives_are_no_other_values() -> None:
+    text = """HloModule m, is_scheduled=true
+
+%rows (table: f32[65536], at: s32[1024]) -> f32[1024] {
+  %table = f32[65536]{0:T(1024)} parameter(0)
+  %at = s32[1024]{0:T(1024)} parameter(1)
+  ROOT %r = f32[1024]{0:T(1024)} custom-call(%table, %at), custom_call_target="Rows"
+}
+
+ENTRY %main {
+  %t = f32[65536]{0:T(1024)} parameter(0)
+  %begin = ((), (), s32[]{:S(2)}) async-start(), calls=%rows
+  %a = s32[1024]{0:T(1024)} iota(), iota_dimension=0
+  %given = ((f32[65536]{0:T(1024)}, s32[1024]{0:T(1024)}), f32[1024]{0:T(1024)}, s32[]{:S(2)}) async-update(%begin, %t, %a)
+  %end = f32[1024]{0:T(1024)} async-done(%given)
+  ROOT %o = f32[1024]{0:T(1024)} negate(%end)
+}
+"""
+    memory = memory_of(text, platform="tpu")
+    at_peak = {(v.name, v.bytes) for v in memory}
+    # the result of the call is not as large as its table, and the table is there once
+    assert at_peak == {("t", 262_144), ("a", 4096), ("r", 4096), ("o", 4096)}
+
+
 def test_a_heap_of_nothing_needs_no_place() -> None:
     body = """  %e = f32[0]{0:T(256)} slice(%x), slice={[0:0]}
   %t = (f32[0]{0:T(256)}, f32[64]{0:T(256)}) tuple(%e, %x)
@@ -284,7 +349,13 @@ def test_constants_are_held_beside_everything_else(platform, stats, held) -> Non
     assert memory.constant_bytes == 256
     assert memory.peak_bytes == held + 256
     assert memory.spaces[0].peak_bytes == held + 256
-    assert "256 B of it constants" in repr(memory)
+    # in the timeline too: at every point, as a value of its own
+    assert memory.timeline.min() >= 256 + 256 + 4
+    assert memory.timeline.max() == 256 + 256 + 256 + 4
+    assert memory.by_category["constant"] == 256
+    (constant,) = (v for v in memory if v.kind == "constant")
+    assert (constant.start, constant.end) == (0, len(memory.schedule) - 1)
+    assert "constant 256 B" in repr(memory)
 
 
 def test_an_argument_rounded_in_its_own_type_is_not_copied() -> None:

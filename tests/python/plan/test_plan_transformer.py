@@ -217,3 +217,84 @@ def test_gradients_are_summed_over_all_that_hold_the_same_weights() -> None:
     rest = sent({"data": 8}) - 7 / 4 * 4 * 2 * (8 * 1024**2 + 5 * 1024)
     router = 7 / 4 * 4 * 2 * 1024 * 8
     assert sent({"expert": 8}, **moe) == pytest.approx(rest + router)
+
+
+# without biases, with norms that have a scale only: most models since 2023
+PLAIN: dict[str, Any] = {"bias": False, "norm": "rms", "dropout": False, "gated": True}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "published"),
+    [
+        pytest.param(
+            {"embed": 4096, "heads": 32, "kv_heads": 8, "hidden": 14336, "depth": 32,
+             "vocab": 128256, "tied": False},
+            8_030_261_248, id="Llama 3 8B",
+        ),
+        pytest.param(
+            {"embed": 3584, "heads": 16, "kv_heads": 8, "head_dim": 256, "hidden": 14336,
+             "depth": 42, "vocab": 256000, "post_norms": True},
+            9_241_705_984, id="Gemma 2 9B",
+        ),
+        pytest.param(
+            {"embed": 4096, "heads": 32, "kv_heads": 8, "hidden": 14336, "depth": 32,
+             "vocab": 32000, "tied": False, "experts": 8},
+            46_702_792_704, id="Mixtral 8x7B",
+        ),
+        pytest.param(
+            # all blocks but the first, which has a dense MLP of 10944
+            {"embed": 2048, "heads": 16, "hidden": 1408, "depth": 27, "vocab": 102400,
+             "tied": False, "experts": 64, "top_k": 6, "shared_experts": 2},
+            16_375_728_128 - (4 * 2048**2 + 3 * 2048 * 10944 + 2 * 2048), id="DeepSeekMoE 16B",
+        ),
+    ],
+)  # fmt: skip
+def test_parameters_of_published_models(sizes: dict[str, Any], published: int) -> None:
+    assert hs.transformer(**sizes, **PLAIN, hardware="h100").totals.parameters == published
+
+
+def test_parameters_held_are_those_of_the_model() -> None:
+    kw = {"embed": 512, "heads": 8, "head_dim": 32, "depth": 2, "hardware": "h100", "vocab": 1000}
+    for more in ({}, {"experts": 4, "shared_experts": 1}, {"post_norms": True, "tied": False}):
+        found = hs.transformer(**kw, **PLAIN, **more).totals
+        assert found.memory["weights"] == 2 * found.parameters
+
+
+def test_dropout_changes_no_exchange() -> None:
+    """The gradient is gathered for the layer that needs it whole, with dropout before it or not."""
+    for mesh in ({"tensor": 8}, {"tensor": 4, "data": 2}):
+        kw: dict[str, Any] = {"embed": 512, "heads": 8, "depth": 3, "batch": 8, "seq": 64}
+        one, other = (
+            hs.transformer(mesh=mesh, dropout=d, hardware="h100", **kw).totals
+            for d in (True, False)
+        )
+        assert one.wire_bytes == other.wire_bytes
+        # four gathers and four scatters of b·l·e a block
+        m = mesh["tensor"]
+        whole = 8 * 64 * 512 * 2 / mesh.get("data", 1)
+        assert other.wire_bytes["tensor"] == 3 * 8 * whole * (m - 1) / m
+
+
+def test_a_gated_layer_keeps_both_halves() -> None:
+    kw: dict[str, Any] = {"batch": 1, "seq": 1024, "embed": 512, "heads": 8, "hidden": 2048}
+    kw |= {"depth": 1, "dropout": False, "hardware": "h100"}
+    acts = [
+        next(x for x in hs.transformer(gated=g, **kw).blocks["mlp"] if x.name == "act")
+        for g in (False, True)
+    ]
+    n = 1024 * 2048
+    assert [x.kept_bytes for x in acts] == [2 * n, 4 * n]
+    assert [x.in_bytes for x in acts] == [2 * n, 4 * n]
+    assert [x.out_bytes for x in acts] == [2 * n, 2 * n]
+    assert [x.flops_fwd for x in acts] == [n, 2 * n]
+
+
+def test_heads_of_a_width_of_their_own() -> None:
+    kw: dict[str, Any] = {"batch": 1, "seq": 128, "embed": 384, "heads": 7, "kv_heads": 1}
+    found = hs.transformer(head_dim=64, depth=1, hardware="h100", **kw)
+    layers = {x.name: x for x in found.blocks["attention"]}
+    assert layers["qkv_proj"].parameters == 384 * 64 * (7 + 2)
+    assert layers["v_proj"].parameters == 7 * 64 * 384 + 384
+    assert layers["logits"].in_bytes == 2 * 128 * 7 * 64
+    with pytest.raises(ValueError, match="embed 384 does not divide by 7"):
+        hs.transformer(depth=1, hardware="h100", **kw)

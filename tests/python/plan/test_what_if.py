@@ -164,6 +164,7 @@ def test_the_renderer_models_what_python_does(
             "collective": r.collective_seconds,
             "exposed": r.exposed_seconds,
             "copies": r.copy_wait_seconds,
+            "least": r.least_seconds,
             "total": r.total_seconds,
             "unknown": sum(bool(r.runs[i.index] > 0) for i in r.unmodelled),
         }

@@ -130,8 +130,8 @@ def test_bounds_of_totals_are_those_of_what_ran(dump: Path, tmp_path: Path) -> N
         "  %x = f32[4]{0} get-tuple-element(%s), index=0\n  %y = f32[4]{0} negate(%x)\n"
         "  %g = pred[] get-tuple-element(%s), index=1\n"
         "  ROOT %t = (f32[4]{0}, pred[]) tuple(%y, %g)\n}\n\n"
-        "ENTRY %e (a: f32[4], q: pred[]) -> (f32[4], pred[]) {\n  %a = f32[4]{0} parameter(0)\n"
-        "  %q = pred[] parameter(1)\n  %t = (f32[4]{0}, pred[]) tuple(%a, %q)\n"
+        "ENTRY %e (a: f32[4]) -> (f32[4], pred[]) {\n  %a = f32[4]{0} parameter(0)\n"
+        "  %q = pred[] constant(true)\n  %t = (f32[4]{0}, pred[]) tuple(%a, %q)\n"
         "  ROOT %w = (f32[4]{0}, pred[]) while(%t), condition=%c, body=%b\n}\n"
     )
     (dump / "module_0005.jit_eval.cpu_after_optimizations.txt").write_text(loop)

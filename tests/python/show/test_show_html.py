@@ -88,7 +88,10 @@ def test_data_blocks_are_the_captures_bytes(capture: hs.Capture) -> None:
     assert base64.b64decode(held["hloscope-stages"]) == blocks.stages(capture)
     text = gzip.decompress(base64.b64decode(held["hloscope-text"]))
     assert b"tanh" in text
-    assert len(page.scripts) == 6, "nothing in the program opened a script"
+    chips = {a["data-chip"]: base64.b64decode(text) for a, text in page.scripts if "data-chip" in a}
+    assert chips == blocks.chips(capture, html.CHIPS_LIMIT_BYTES)
+    assert chips["h100"] == blocks.for_chip(capture, "h100")
+    assert len(page.scripts) == 6 + len(chips), "nothing in the program opened a script"
 
 
 def test_the_summary_is_there_without_scripts(capture: hs.Capture) -> None:
@@ -100,7 +103,7 @@ def test_the_summary_is_there_without_scripts(capture: hs.Capture) -> None:
 
 def test_long_text_stays_out_and_the_page_says_why(capture: hs.Capture) -> None:
     page = Elements(html.page(capture, text_limit_bytes=10))
-    names = [a["id"] for a, _ in page.scripts if "type" in a]
+    names = [a["id"] for a, _ in page.scripts if "type" in a and "data-chip" not in a]
     assert names == ["hloscope-code", "hloscope-view", "hloscope-analyses", "hloscope-stages"]
     (element,) = [a for _, a in page.tags if a.get("id") == "hloscope"]
     assert "over this page's limit" in (element["data-no-text"] or "")

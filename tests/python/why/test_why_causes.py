@@ -13,7 +13,6 @@ from hloscope.analysis.why.provenance_causes import Causes, summed_dimensions
 from hloscope.analysis.why.provenance_origins import ShardingOrigins
 from hloscope.hlo import Argument, Target
 from hloscope.hlo.shardings.specs import axis_of, tile_count
-from hloscope.readers.stablehlo.shardy_dump import read_shardy_dump
 from why_written import MESH, cards, text, written
 
 # a mesh of data=2 and model=4
@@ -258,25 +257,3 @@ def test_a_warning_about_such_an_array_is_put_to_its_gather() -> None:
     assert (said.had, said.line) == ("P('model:(1)2', None)", "m.py:4")
     other = SAID.replace("T(1,0,2)", "")  # cut along data: no gather over model is its
     assert written(HALVED, HALVED_LOCAL, given, compiler_messages=(other,)).why("g").messages == ()
-
-
-PINNED = """
-  sdy.mesh @mesh = <["data"=2, "model"=4]>
-  func.func @main(%arg0: tensor<16x64xf32>, %arg1: tensor<64x128xf32>) -> (tensor<16x64xf32>) {
-    %0 = sdy.sharding_constraint %arg0 <@mesh, [{"data"}, {}]> {sdy.sharding_origin_name = "constraint_7"} : tensor<16x64xf32>
-"""
-
-
-def test_a_constraint_on_an_argument_is_that_argument() -> None:
-    given = Argument("x", (), "float32", spec=(("data",), ()), parameter=0)
-    module: Any = hs.read(text(TABLE)).module
-    known = ShardingOrigins(Target(mesh=MESH, arguments=(given,)), module, read_shardy_dump(PINNED))
-    found = [known._named(axis, "operand", said, module.find("table")) for axis, said in (
-        ("data", "constraint_7"), ("model", "constraint_7"), ("data", "constraint_8"), ("data", "input: 0"),
-        ("data", "input: 3"), ("data", "output: 2"), ("data", "input: x"), ("data", "self"))]  # fmt: skip
-    assert [(o.kind, o.name) for o in found] == [
-        ("argument", "x"), ("unknown", ""), ("unknown", ""), ("argument", "x"),
-        ("argument", "argument 3"), ("output", "[2]"), ("unknown", ""), ("unknown", ""),
-    ]  # fmt: skip
-    without = ShardingOrigins(Target(mesh=MESH), module, None)
-    assert without._named("data", "operand", "constraint_7", module.find("table")).kind == "unknown"

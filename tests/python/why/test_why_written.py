@@ -137,7 +137,7 @@ ar
   because of    operand's model from the constraint at m.py:6
                 operand's model from argument w
 ag
-  requested by  tuple
+  requested by  while at m.py:5
   operand       result of tanh: P('data', 'model')
   needed        carried as P('data', None)
   because of    operand's model from unknown
@@ -183,7 +183,6 @@ both
   because of    operand's model from argument w
                 operand's model from argument u
                 operand's model from argument v
-  in tables at  m.py:6, the line XLA gave it
 sga.2
   requested by  dot f32[64,64] at m.py:8
   operand       x: P('data', None)
@@ -256,11 +255,7 @@ q
     assert cards(written(whole, programs.MINE, given)) == asked
     nameless = programs.MINE.replace("  # 5 shard_map/psum", "")
     lost = written(whole, programs.MINE, given, optimised=nameless)
-    assert cards(lost) == asked | {
-        "p": """\
-  requested     by name at m.py:5
-  in tables at  m.py:4, inferred: made from `n.1`"""
-    }
+    assert cards(lost) == asked | {"p": "  requested  by name at m.py:5"}
     both = written(whole, programs.MINE, given, optimised=programs.MINE_COMBINED)
     assert cards(both) == {
         "pq": """\

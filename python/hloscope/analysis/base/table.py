@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, wraps
 from itertools import chain, count
 from operator import attrgetter
@@ -176,6 +176,31 @@ def per_target(make: Callable[[Module, Target], T]) -> Callable[[Module, Target]
         return found[1]
 
     return cached
+
+
+def per_devices(make: Callable[[Module, Target], T]) -> Callable[[Module, Target], T]:
+    """The same for an analysis that never asks which chip time is modelled on.
+
+    A target of which only ``hardware`` differs gets what was made already: a page for five chips
+    works out memory and collectives once.
+    """
+
+    @wraps(make)
+    def cached(module: Module, target: Target) -> T:
+        made: dict[Any, tuple[Target, T]] = vars(module).setdefault("_made", {})
+        found = made.get(make)
+        if found is None or not _differ_in_chip_only(found[0], target):
+            found = made[make] = (target, make(module, target))
+        return found[1]
+
+    return cached
+
+
+_BUT_THE_CHIP = tuple(f.name for f in fields(Target) if f.name != "hardware")
+
+
+def _differ_in_chip_only(a: Target, b: Target) -> bool:
+    return a is b or all(getattr(a, name) is getattr(b, name) for name in _BUT_THE_CHIP)
 
 
 @per_module

@@ -59,6 +59,14 @@ def incomplete(module: Module) -> str:
     """Why figures of the whole module cannot be trusted; '' if they can."""
     if module.dialect != "hlo":
         return f"this is {module.dialect}, not compiled HLO"
+    return unread(module)
+
+
+def unread(module: Module) -> str:
+    """Why a part of the program may be missing; '' if all of it was read."""
+    lost = next((w for w in module.warnings if not w.is_note), None)
+    if lost is not None:
+        return f"a part of the program may be missing ({lost})"
     if module.entry is None or module.entry.root is None:
         return "the dump is cut off"
     return ""
@@ -182,8 +190,19 @@ def forbidden(cap: Captured, wanted: Budgets, result: Result) -> None:
             continue
         for message, at in found:
             result.breach(budget, message, at)
-        if not found:
+        if found:
+            continue
+        if why := _unseen(cap.module, what):
+            result.problem(budget, f"none in what was read, but {why}")
+        else:
             result.kept.append(f"{budget}: none")
+
+
+def _unseen(module: Module, what: str) -> str:
+    """Why the program may have what the module does not show; '' if it shows all."""
+    if module.dialect == "hlo" or what in ELEMENT_BITS:
+        return unread(module)
+    return f"{incomplete(module)}, which compiling changes"
 
 
 Found = Iterator[tuple[str, StackFrame | None]]
@@ -302,7 +321,7 @@ def instructions(cap: Captured, wanted: Budgets, result: Result) -> None:
     if limit is None:
         return
     count = len(cap.module.instructions)
-    cut = cap.module.dialect == "hlo" and incomplete(cap.module)
+    cut = unread(cap.module)
     if cut and count <= limit:
         result.problem("max_instructions", f"{cut}; {count:,} are there")
     elif count > limit:

@@ -57,7 +57,9 @@ class Collective(Row):
     most_executions: int | None = None  # how often its branches are reached; None if unknown
     executions_a_trip: int = 1  # … in one trip of each loop of unknown trip count around it
     branches: Path = ()  # branches of conditionals around it, outermost first
+    asked: tuple[StackFrame, ...] = ()  # where it is asked for, if not at ``frames``
     network: str = ""  # "ici" or "dcn" in a program over several TPU slices, else ""
+    may_not_run: bool = False  # a loop of unknown trip count around it may run 0 times
 
     @property
     def name(self) -> str:
@@ -115,7 +117,7 @@ class Collective(Row):
     @property
     def source(self) -> StackFrame | None:
         """The line that it comes from: the innermost frame outside installed packages."""
-        return own_line(self.frames)
+        return own_line(self.asked or self.frames)
 
     @property
     def line(self) -> str:
@@ -128,9 +130,10 @@ class Collective(Row):
         """``partitioner``, ``user``, ``autodiff`` or ``unknown``.
 
         ``autodiff``: the derivative of what the user wrote requests it by name, such as the sum of
-        a gradient over an axis along which its argument was replicated.
+        a gradient over an axis along which its argument was replicated. What a backward rule of
+        theirs (``custom_vjp``) requests is the user's.
         """
-        if self.inserted is False and is_autodiff(self.op_name):
+        if self.inserted is False and is_autodiff(self.op_name) and not self.asked:
             return "autodiff"
         return {True: "partitioner", False: "user", None: "unknown"}[self.inserted]
 
@@ -174,9 +177,11 @@ class Total(Row):
     """Sums over the collectives that share ``key``; bytes are summed over executions.
 
     ``wire_bytes`` is what one device sends. Only one branch of a conditional runs: the figures
-    are the most possible, ``least_…`` the least (``base.branches``). ``is_lower_bound``: some are
-    in a loop of unknown trip count, which counts once, or have unknown wire bytes, which are 0.
-    ``wire_is_unknown``: no wire bytes are known at all; ``wire_bytes`` is then 0.
+    are the most possible, ``least_…`` the least (``base.branches``). ``is_lower_bound``: some
+    have unknown wire bytes, which are 0, or are in a loop of unknown trip count that runs at least
+    once and counts once. ``is_one_trip``: some are in such a loop that may run 0 times, so that the
+    figures are no bound. ``wire_is_unknown``: no wire bytes are known at all; ``wire_bytes`` is
+    then 0.
     """
 
     key: tuple[str | None, ...]
@@ -189,6 +194,7 @@ class Total(Row):
     least_wire_bytes: int
     is_lower_bound: bool
     wire_is_unknown: bool = False
+    is_one_trip: bool = False
 
     @property
     def known_wire_bytes(self) -> int | None:
@@ -211,6 +217,7 @@ def total_of(key: tuple[str | None, ...], rows: list[Collective]) -> Total:
             lambda r: r.total_wire_bytes or 0,
         )
     )
+    one_trip = any(r.may_not_run for r in rows)
     return Total(
         key,
         count=len(rows),
@@ -220,6 +227,7 @@ def total_of(key: tuple[str | None, ...], rows: list[Collective]) -> Total:
         least_executions=int(runs[0]),
         least_payload_bytes=int(payload[0]),
         least_wire_bytes=int(wire[0]),
-        is_lower_bound=any(r.is_unknown or r.wire_bytes is None for r in rows),
+        is_lower_bound=not one_trip and any(r.is_unknown or r.wire_bytes is None for r in rows),
         wire_is_unknown=not wire[1] and any(r.wire_bytes is None for r in rows),
+        is_one_trip=one_trip,
     )

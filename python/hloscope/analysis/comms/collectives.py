@@ -10,8 +10,8 @@ base/phases, loops  forward or backward; how often
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -34,14 +34,15 @@ from ..base.collectives.windowed import join_windowed
 from ..base.lines.frames import FrameFinder
 from ..base.lines.lines import lines
 from ..base.lines.op_name import merged_names
+from ..base.lines.rules import with_rule
 from ..base.loops.branches import branches, heaviest, most_runs, most_runs_a_trip
-from ..base.loops.trips import multiplicity
+from ..base.loops.trips import may_not_run, multiplicity
 from ..base.meshes import module_mesh
 from ..base.operands import ValueSource, source_of
 from ..base.phases.phases import PHASES, phases
-from ..base.table import NO_TARGET, per_target
+from ..base.table import NO_TARGET, per_devices
 from ..text.results import Rows
-from ..text.units import printed, size, spanned
+from ..text.units import ONE_TRIP, ONE_TRIP_MEANS, marked, printed, size, spanned
 from .collective import Collective, Part, Total, total_of
 from .slices import (
     exchanged,
@@ -191,12 +192,11 @@ def _text(found: Collectives) -> str:
     head = f"{len(found.rows)} collectives over {over}"
     rows = [("kind", "axes", "count", "executions", "payload", "wire per device")]
     for t in found.totals(("kind", "axes")):
-        low = "≥ " if t.is_lower_bound else ""
         kind, axes_or_groups = (k or "unknown" for k in t.key)
         rows.append((
             kind, axes_or_groups, str(t.count),
-            low + spanned(t.least_executions, t.executions, str),
-            low + spanned(t.least_payload_bytes, t.payload_bytes, size),
+            _marked(t, t.least_executions, t.executions, str),
+            _marked(t, t.least_payload_bytes, t.payload_bytes, size),
             _wire(t),
         ))  # fmt: skip
     widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]))]
@@ -209,24 +209,48 @@ def _text(found: Collectives) -> str:
         said = (f"{t.key[0]} {_wire(t)}" for t in each)
         lines.append("wire per device and network: " + ", ".join(said))
     if (total := found.total).is_range:
-        wire = spanned(total.least_wire_bytes, total.wire_bytes, size)
-        lines.append(f"in all {wire} per device, depending on which branches of conditionals run")
+        lines.append(
+            f"in all {_wire(total)} per device, depending on which branches of conditionals run"
+        )
+    if total.is_one_trip:
+        lines.append(f"{ONE_TRIP}: {ONE_TRIP_MEANS}")
     return printed([head, *lines])
 
 
 def _wire(t: Total) -> str:
     if t.wire_is_unknown:
         return "unknown"
-    return "≥ " * t.is_lower_bound + spanned(t.least_wire_bytes, t.wire_bytes, size)
+    return _marked(t, t.least_wire_bytes, t.wire_bytes, size)
+
+
+def _marked(t: Total, least: int, most: int, written: Callable[[float], str]) -> str:
+    """Of a lower bound the least, as it is none of the most."""
+    said = written(least) if t.is_lower_bound else spanned(least, most, written)
+    return marked(said, is_least=t.is_lower_bound, is_one_trip=t.is_one_trip)
 
 
 def collectives(module: Module, target: Target | None = None) -> Collectives:
     """Every logical collective of a module, in program order."""
-    return _made(module, target if target is not None else NO_TARGET)
+    return _placed(module, target if target is not None else NO_TARGET)
 
 
-@per_target
-def _made(module: Module, target: Target) -> Collectives:
+@per_devices
+def _placed(module: Module, target: Target) -> Collectives:
+    """The rows with the lines that ask for them, where the program before partitioning is known."""
+    found = listed(module, target)
+    if target.asked_lines is None or target.before_partitioning is None or not found.rows:
+        return found
+    lines_of = target.asked_lines(module, target)
+    rows = tuple(
+        replace(row, asked=asked, inferred="") if asked else row
+        for row, asked in zip(found.rows, lines_of, strict=True)
+    )
+    return replace(found, rows=rows)
+
+
+@per_devices
+def listed(module: Module, target: Target) -> Collectives:
+    """The same with the lines that XLA gives, or that follow from the optimised program alone."""
     replicas, partitions = device_counts(module, target)
     maker = _Maker(module, target, replicas, partitions)
     found = join_windowed(module, join_halos(module, find(module)))
@@ -250,6 +274,7 @@ class _Maker:
         self.counts = multiplicity(module)
         self.most, self.branches = most_runs(module), branches(module)
         self.a_trip = most_runs_a_trip(module)
+        self.may_not_run = may_not_run(module)
         self.frames = FrameFinder(module)
         # The same few groups repeat thousands of times in a module.
         self._axes: dict[int, tuple[DeviceGroups, str | None]] = {}
@@ -283,6 +308,7 @@ class _Maker:
             known = lines(op.module)
             one = op if known.frame[op.index] else anchor
             frames, inferred = known.frames(one), known.why(one)
+        ruled = with_rule(named.op_name, frames, self.target.sources)
         groups, parts = self.groups_and_parts(found)
         total = sum(p.bytes * max(1, p.executions) for p in parts)
         size = groups.group_size if groups is not None else 0
@@ -310,7 +336,9 @@ class _Maker:
             op_name=named.op_name,
             frames=frames,
             inferred=inferred,
+            asked=ruled if ruled != frames else (),
             moves=self.moved(found),
+            may_not_run=self.may_not_run[anchor.computation.index],
         )
 
     def network(self, op: Instruction) -> str:

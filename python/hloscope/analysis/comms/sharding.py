@@ -24,7 +24,7 @@ from ...hlo.shardings.devices import device_counts
 from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.slices import slices_of
 from ..base.meshes import module_mesh
-from ..base.table import NO_TARGET, per_target, table
+from ..base.table import NO_TARGET, per_devices, table
 from ..text.results import Row, Rows
 from ..text.units import printed, size
 from .arrays import ArrayMaker, ShardedArray
@@ -123,7 +123,7 @@ def shardings(module: Module, target: Target | None = None) -> Shardings:
     return _made(module, target if target is not None else NO_TARGET)
 
 
-@per_target
+@per_devices
 def _made(module: Module, target: Target) -> Shardings:
     replicas, partitions = device_counts(module, target)
     partitions *= max(1, len(slices_of(module, target)))

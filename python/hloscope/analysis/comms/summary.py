@@ -13,8 +13,10 @@ from .sharding import shardings
 def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
     """One row per kind and axes; bytes are summed over executions.
 
-    ``wire_bytes`` is what one device sends. A row has ``lower_bound`` if a trip count or wire
-    formula in it is unknown; its ``wire_bytes`` is None if none of it is known. It has
+    ``wire_bytes`` is what one device sends. A row has ``lower_bound`` if a wire formula in it is
+    unknown, or the trip count of a loop that runs at least once; ``one_trip`` if a loop that may
+    run 0 times is counted once, so that its figures are no bound; its ``wire_bytes`` is None if
+    none of it is known. It has
     ``…_least`` if figures depend on which branches of conditionals run: the plain figures are
     then the most possible, and the total ``wire_bytes`` beside the rows is not their sum, since
     rows can exclude one another.
@@ -39,6 +41,8 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
             row["wire_bytes_least"] = t.least_wire_bytes
         if t.is_lower_bound:
             row["lower_bound"] = True
+        if t.is_one_trip:
+            row["one_trip"] = True
         rows.append(row)
     total: dict[str, Any] = {"wire_bytes": found.wire_bytes if found.dialect == "hlo" else None}
     if found.total.is_range:

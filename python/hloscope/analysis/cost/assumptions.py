@@ -26,3 +26,6 @@ ASSUMED_DIMENSIONS = 2
 NEGLIGIBLE_SHARE = 1e-6
 # The same for two sums of the same terms in different order.
 ROUNDING_SHARE = 1e-12
+
+# XLA:TPU's estimate of cycles from which on it means that there is none: it writes 2⁶³ − 1.
+UNKNOWN_CYCLES = 2**62

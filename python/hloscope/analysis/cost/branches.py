@@ -51,7 +51,7 @@ def branch_ranges(counts: Counts, roofline: Roofline | None) -> Mapping[str, tup
         own = np.where(unit, np.nan_to_num(column), 0.0)
         found[name] = total(own, True), total(own, False)
     if roofline is not None:
-        own = np.where(unit, np.nan_to_num(roofline.seconds), 0.0)
+        own = np.where(unit, np.nan_to_num(roofline.seconds) + roofline.least, 0.0)
         sides = []
         for least in (True, False):
             sides.append(model(counts.running(runs(own, least)), roofline.hardware).total_seconds)
@@ -64,7 +64,8 @@ def slowest_branches(counts: Counts, hardware: Hardware) -> Counts:
     calls = counts.execution.calls
     if not any(e.role is Role.BRANCH for e in calls.edges):
         return counts
-    seconds = np.where(counts.is_unit, np.nan_to_num(model(counts, hardware).seconds), 0.0)
+    found = model(counts, hardware)
+    seconds = np.where(counts.is_unit, np.nan_to_num(found.seconds) + found.least, 0.0)
     trips = counts.execution.trips
     taken = branches_by_work(counts.module, calls, seconds, trips)
     return counts.running(count_runs(counts.module, calls, taken, trips))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...hardware import Hardware, choose, find
-from ...hlo import Target
+from ...hardware import Hardware, choose, find, load
+from ...hlo import Module, Target
+from ...hlo.shardings.devices import device_counts
+from ..base.memory_spaces import platform
 
 
 def chip_of(target: Target) -> Hardware | None:
@@ -37,4 +39,39 @@ def for_target(hardware: Hardware, target: Target) -> Hardware:
             replace(x, bytes_per_second=x.bytes_per_second * factor) for x in hardware.links
         ),
         devices_per_chip=share,
+    )
+
+
+def likely_chips(module: Module, target: Target) -> tuple[str, ...]:
+    """Ids of the chips that the program may be for, the most likely first.
+
+    First the chosen chip and the devices' own, then those of the platform that the module shows
+    and whose network links as many devices as it has; where the platform is unknown, or is that
+    of the development machine, every chip.
+    """
+    on = platform(module, target)
+    replicas, partitions = device_counts(module, target)
+    found: dict[str, None] = {}
+    for chip in (chip_of(target), choose(target.device_kind, target.platform)):
+        if chip is not None and chip.id in load():
+            found[chip.id] = None
+    for chip in load().values():
+        kind = _platform_of(chip)
+        wanted = kind == on if on in ("tpu", "gpu") else True
+        if wanted and _links_all(chip, replicas * partitions):
+            found[chip.id] = None
+    return tuple(found)
+
+
+def _platform_of(chip: Hardware) -> str:
+    if chip.id == "cpu":
+        return "cpu"
+    return "tpu" if any(link.kind == "torus" for link in chip.links) else "gpu"
+
+
+def _links_all(chip: Hardware, devices: int) -> bool:
+    """Whether its first network links that many; a second one links any number of those."""
+    near = chip.links[0] if chip.links else None
+    return devices <= 1 or (
+        near is not None and (len(chip.links) > 1 or not near.group or devices <= near.group)
     )

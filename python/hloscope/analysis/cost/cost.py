@@ -24,9 +24,11 @@ import numpy.typing as npt
 
 from ...hardware import Hardware
 from ...hlo import Instruction, Module, Target
+from ...hlo.texts.places import short_place
 from ..base.dialects import needs_hlo
 from ..base.lines.lines import lines
 from ..base.table import per_target
+from ..comms.collectives import collectives
 from ..comms.partitions import whose
 from ..text.results import Made, Row, Rows
 from ..text.units import duration, grid, printed, quantity, short
@@ -49,7 +51,8 @@ class InstructionCost(Row):
     """One row. Figures are for all executions of the instruction; ``runs`` is their number.
 
     NaN means unknown. ``seconds`` is modelled; ``step_seconds`` is the part during which nothing
-    else runs: these add up to the step's time, ``seconds`` do not. ``estimated_cycles`` is
+    else runs: these add up to the step's time, ``seconds`` do not. Where ``seconds`` is None,
+    ``step_seconds`` is the least that its bytes and FLOPs take. ``estimated_cycles`` is
     XLA:TPU's own estimate for one execution, None if the dump has none.
     """
 
@@ -62,10 +65,14 @@ class InstructionCost(Row):
     step_seconds: float | None
     bound: str  # see ``Roofline.bound``; "" when no time is modelled
     estimated_cycles: int | None
+    card_line: str = ""  # of a collective that another line asks for
 
     @property
     def line(self) -> str:
-        """ "file:line" of the instruction, or of what it serves (``inferred``); '' if unknown."""
+        """ "file:line" of the instruction, of its card for a collective, or of what it serves
+        (``inferred``); '' if unknown."""
+        if self.card_line:
+            return self.card_line
         at = lines(self.instruction.module).of(self.instruction)
         return "" if at is None else f"{at.file}:{at.line}"
 
@@ -155,6 +162,7 @@ class Cost(Rows[InstructionCost], Counts):
         n = instruction if isinstance(instruction, int) else instruction.index
         runs = float(self.runs[n])
         r = self.roofline
+        asked = collectives(self.module, self.target).by_instruction.get(n)
         return InstructionCost(
             self.module.instructions[n],
             runs,
@@ -165,12 +173,15 @@ class Cost(Rows[InstructionCost], Counts):
             None if r is None or np.isnan(r.step_seconds[n]) else float(r.step_seconds[n]),
             "" if r is None else r.bound(n),
             self.estimated_cycles.get(n),
+            asked.line if asked is not None and asked.asked else "",
         )
 
     @cached_property
     def _order(self) -> npt.NDArray[np.int64]:
         r = self.roofline
-        key = self.flops * self.runs if r is None else r.step_seconds
+        key = self.flops * self.runs
+        if r is not None:  # what takes unknown time before all
+            key = np.where(np.isnan(r.seconds), np.nan, r.step_seconds)
         bytes_ = self.bytes * self.runs
         rows = np.flatnonzero(self.is_unit & (self.runs > 0))
         some = rows[
@@ -199,6 +210,7 @@ class Cost(Rows[InstructionCost], Counts):
             "transcendentals": _whole(self.total_transcendentals),
             "bytes_accessed": _whole(self.total_bytes),
             "trip_counts_unknown": list(self.unknown_trip_counts),
+            "trip_counts_may_be_zero": list(self.may_not_run),
             "flops_unknown": [i.name for i in self.unknown_flops],
             "branches_left_out": [
                 self.module.computations[c].name for c in self.execution.branches_left_out
@@ -263,15 +275,24 @@ def _text(cost: Cost, rows: int = 12) -> str:
             because = f" (ours adds {', '.join(parts)})" if parts else " (the same)"
             out.append(f"  XLA's own {x.quantity}: {quantity(x.xla, unit)}{because}")
     if cost.total_estimated_cycles is not None:
-        out.append(f"  XLA's estimated cycles: {cost.total_estimated_cycles:,.0f}")
+        unknown = cost.unknown_cycles
+        without = f", without {unknown:,} that it has no estimate for" if unknown else ""
+        out.append(f"  XLA's estimated cycles: {cost.total_estimated_cycles:,.0f}{without}")
     if cost.module.entry is None:
         out.append("  cut off before ENTRY: these figures are for one run of what is there")
     elif cost.roofline is not None:
-        out += [f"  {t}" for t in cost.roofline.text()]
+        some, zero = bool(cost.unknown_trip_counts), bool(cost.may_not_run)
+        told = cost.roofline.text(is_least=some and not zero, is_one_trip=zero)
+        out += [f"  {t}" for t in told]
     if cost.unknown_trip_counts:
         out.append(
             "  counted once, trip count unknown: "
             + ", ".join(cost.unknown_trip_counts)
+            + (
+                f" (no bound: {', '.join(cost.may_not_run)} may run 0 times)"
+                if cost.may_not_run
+                else " (a lower bound: each runs at least once)"
+            )
             + "; set it with cap.cost(trips={name: count})"
         )
     if cost.unknown_flops:
@@ -285,10 +306,10 @@ def _text(cost: Cost, rows: int = 12) -> str:
             quantity(r.flops, "FLOP"),
             quantity(r.bytes_accessed, "B"),
             "" if math.isnan(r.intensity) else quantity(r.intensity),
-            "" if r.step_seconds is None else duration(r.step_seconds),
+            _in_step(r),
             "" if r.seconds is None else duration(r.seconds),
             r.bound,
-            known.text(r.instruction),
+            short_place(*_place(r.card_line)) if r.card_line else known.text(r.instruction),
         )
         for _, r in zip(range(rows), cost, strict=False)
     ]
@@ -297,6 +318,18 @@ def _text(cost: Cost, rows: int = 12) -> str:
     if len(cost) > rows:
         out.append(f"… and {len(cost) - rows} more")
     return printed(out)
+
+
+def _in_step(row: InstructionCost) -> str:
+    if row.step_seconds is None:
+        return ""
+    least = "≥ " if row.seconds is None and row.bound == "unknown" else ""
+    return f"{least}{duration(row.step_seconds)}"
+
+
+def _place(line: str) -> tuple[str, int]:
+    file, _, number = line.rpartition(":")
+    return file, int(number)
 
 
 def _with_seconds(counts: Counts, hardware: Hardware | None) -> Cost:

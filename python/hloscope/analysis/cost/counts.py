@@ -23,10 +23,11 @@ import numpy.typing as npt
 from ...hlo import Instruction, Module, Target
 from ...hlo.opcodes import CONTROL
 from ..base.collectives.async_opcodes import wrapped
+from ..base.loops.trips import runs_at_least_once
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import table
 from ..text.results import Row
-from .assumptions import FLOPS_PER_BYTE_OF_BRANCH
+from .assumptions import FLOPS_PER_BYTE_OF_BRANCH, UNKNOWN_CYCLES
 from .bytes_accessed import bytes_accessed
 from .flops.flops import Work, count_work
 from .roofline.executed import find_transfers
@@ -127,6 +128,14 @@ class Counts:
         return tuple(i.name for i in self.execution.unknown)
 
     @cached_property
+    def may_not_run(self) -> tuple[str, ...]:
+        """Names of those of ``unknown_trip_counts`` that may run 0 times.
+
+        With one of them, totals are no lower bound: they count one trip.
+        """
+        return tuple(i.name for i in self.execution.unknown if not runs_at_least_once(i))
+
+    @cached_property
     def unknown_flops(self) -> tuple[Instruction, ...]:
         """Executed instructions whose FLOPs are unknown, such as custom calls."""
         rows = np.flatnonzero(self.is_unit & np.isnan(self.flops))
@@ -134,7 +143,11 @@ class Counts:
 
     @cached_property
     def estimated_cycles(self) -> dict[int, int]:
-        """XLA:TPU's ``estimated_cycles`` of one execution, by instruction index."""
+        """XLA:TPU's ``estimated_cycles`` of one execution by instruction, where it has them."""
+        return {n: c for n, c in self._written_cycles.items() if c < UNKNOWN_CYCLES}
+
+    @cached_property
+    def _written_cycles(self) -> dict[int, int]:
         out: dict[int, int] = {}
         for i in self.module.instructions:
             if "estimated_cycles" in i.attribute_text:
@@ -143,9 +156,15 @@ class Counts:
                     out[i.index] = int(m.group(1))
         return out
 
+    @property
+    def unknown_cycles(self) -> int:
+        """Number of executed instructions for which XLA writes that it has no estimate."""
+        written = self._written_cycles.items()
+        return sum(c >= UNKNOWN_CYCLES and bool(self.is_unit[n]) for n, c in written)
+
     @cached_property
     def total_estimated_cycles(self) -> float | None:
-        """Sum over units × runs; None if the dump has no estimates."""
+        """Sum over units × runs, without ``unknown_cycles``; None if the dump has no estimates."""
         if self.module.entry is None:
             return None
         cycles = [c * self.runs[n] for n, c in self.estimated_cycles.items() if self.is_unit[n]]
@@ -187,7 +206,7 @@ class Counts:
         return replace(self, runs=runs, execution=execution)
 
 
-_CYCLES = re.compile(r'"estimated_cycles"\s*:\s*"?(\d{1,15})')
+_CYCLES = re.compile(r'"estimated_cycles"\s*:\s*"?(\d{1,20})')
 
 
 def count(module: Module, target: Target, trips: Mapping[str, int] | None = None) -> Counts:

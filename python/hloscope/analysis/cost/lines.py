@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Module
-from ..base.lines.lines import lines
 from ..base.table import table
+from ..comms.lines import asked_frames
 from .cost import Cost
 
 Floats = npt.NDArray[np.float64]
@@ -16,8 +16,8 @@ Floats = npt.NDArray[np.float64]
 def cost_lines(module: Module, cost: Cost) -> tuple[npt.NDArray[np.int64], Floats]:
     """(frame id, FLOPs over all executions) columns by instruction.
 
-    The frame is the instruction's own, else the one inferred (``base.lines``); FLOPs of fusions
-    are attributed to the instructions inside.
+    The frame is the instruction's own, else the one inferred (``base.lines``), of a collective that
+    of its card (``comms.lines``); FLOPs of fusions are attributed to the instructions inside.
     """
     executed = cost.execution.runs[table(module).computation]
-    return lines(module).frame, np.nan_to_num(cost.work.flops) * executed
+    return asked_frames(module, cost.target), np.nan_to_num(cost.work.flops) * executed

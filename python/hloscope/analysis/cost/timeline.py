@@ -84,7 +84,7 @@ def timeline(counts: Counts, roofline: Roofline) -> Timeline:
     aside = roofline.bound_by == BOUNDS.index(
         "copy"
     )  # in parallel to the rest, where that leaves room
-    busy = np.where(alone | aside, 0.0, np.nan_to_num(roofline.seconds))
+    busy = np.where(alone | aside, 0.0, np.nan_to_num(roofline.seconds) + roofline.least)
     starting: dict[int, list[int]] = {}
     for k, x in enumerate(roofline.transfers):
         starting.setdefault(x.start, []).append(k)

@@ -12,7 +12,7 @@ Names, numbers in names, order and metadata are not differences. Layouts are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..comms.collective import Collective, total_of
 from ..comms.collectives import collectives
 from ..memory.memory import analysed
 from ..report.summary import summarize
-from .differences import Change, CollectiveItem, Delta, Item
+from .differences import Change, CollectiveChange, CollectiveItem, Delta, Item
 from .match import Side, match, meaning, sides
 from .places import by_line, by_scope
 from .result import Diff
@@ -48,6 +48,7 @@ def compare(a: Captured, b: Captured) -> tuple[Diff, tuple[tuple[int, int], ...]
     # 2. Totals of each side.
     sums = [summarize(p.module, p.target) for p in (a, b)]
     rows = [collectives(p.module, p.target).rows for p in (a, b)]
+    collective = _Collectives(rows[0], rows[1], matched.pairs)
     differences = Diff(
         title_a=a.title,
         title_b=b.title,
@@ -60,10 +61,11 @@ def compare(a: Captured, b: Captured) -> tuple[Diff, tuple[tuple[int, int], ...]
         removed=tuple(i for i in matched.removed if i.opcode not in PLUMBING),
         added=tuple(i for i in matched.added if i.opcode not in PLUMBING),
         changed=tuple(c for c in matched.changed if c.a.opcode not in PLUMBING),
-        removed_collectives=_only(rows[0], rows[1]),
-        added_collectives=_only(rows[1], rows[0]),
-        lines=by_line(a, b),
-        scopes=by_scope(a, b),
+        removed_collectives=collective.removed,
+        added_collectives=collective.added,
+        changed_collectives=collective.changed,
+        lines=by_line(a, b, matched.pairs),
+        scopes=by_scope(a, b, matched.pairs),
         plumbing=sum(i.opcode in PLUMBING for i in (*matched.removed, *matched.added))
         + sum(c.a.opcode in PLUMBING for c in matched.changed),
     )
@@ -273,19 +275,51 @@ def _categories(p: Captured) -> Mapping[str, float]:
     return analysed(p.module, p.target).by_category
 
 
-def _only(
-    rows: tuple[Collective, ...], others: tuple[Collective, ...]
-) -> tuple[CollectiveItem, ...]:
-    left = Counter(_collective_key(r) for r in others)
-    out = []
-    for r in rows:
-        key = _collective_key(r)
-        if left[key] > 0:
-            left[key] -= 1
-        else:
-            out.append(CollectiveItem(*key, r.line))
-    return tuple(out)
+class _Collectives:
+    """Pairs collectives: by their instructions, then equal ones, then those of one line.
+
+    What only changed its size is one collective that changed, not one removed and one added.
+    """
+
+    def __init__(
+        self,
+        a: tuple[Collective, ...],
+        b: tuple[Collective, ...],
+        pairs: Sequence[tuple[int, int]],
+    ) -> None:
+        self._a, self._b = dict(enumerate(a)), dict(enumerate(b))  # those without a partner
+        self._pairs: list[tuple[Collective, Collective]] = []
+        to_b = dict(pairs)
+        row_of = {member: n for n, r in enumerate(b) for member in r.members}
+        for n, r in enumerate(a):
+            found = (row_of.get(to_b.get(member, -1)) for member in r.members)
+            partner = next((m for m in found if m in self._b), None)
+            if partner is not None:
+                self._pair(n, partner)
+        self._by(_collective_key)
+        self._by(lambda r: (r.kind, r.axes_or_groups, r.line) if r.line else None)
+        changed = [(x, y) for x, y in self._pairs if _collective_key(x) != _collective_key(y)]
+        self.changed = tuple(CollectiveChange(_collective(x), _collective(y)) for x, y in changed)
+        self.removed = tuple(_collective(r) for r in self._a.values())
+        self.added = tuple(_collective(r) for r in self._b.values())
+
+    def _pair(self, n: int, m: int) -> None:
+        self._pairs.append((self._a.pop(n), self._b.pop(m)))
+
+    def _by(self, key: Callable[[Collective], Hashable]) -> None:
+        """Pairs those with equal keys, in order; not those with the key None."""
+        waiting: dict[Hashable, list[int]] = {}
+        for m in reversed(self._b):
+            waiting.setdefault(key(self._b[m]), []).append(m)
+        waiting.pop(None, None)
+        for n in list(self._a):
+            if found := waiting.get(key(self._a[n])):
+                self._pair(n, found.pop())
 
 
 def _collective_key(r: Collective) -> tuple[str, str, int, int | None, int | None]:
     return (r.kind, r.axes_or_groups, r.payload_bytes, r.wire_bytes, r.executions)
+
+
+def _collective(r: Collective) -> CollectiveItem:
+    return CollectiveItem(*_collective_key(r), r.line)

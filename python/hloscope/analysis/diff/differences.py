@@ -48,7 +48,7 @@ class Change(Row):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CollectiveItem(Row):
-    """A logical collective of one side only. Bytes per execution, wire bytes per device."""
+    """A logical collective. Bytes per execution, wire bytes per device."""
 
     kind: str
     axes: str
@@ -59,13 +59,21 @@ class CollectiveItem(Row):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class CollectiveChange(Row):
+    """A collective of both programs, of another size, kind, axes or number of executions."""
+
+    a: CollectiveItem
+    b: CollectiveItem
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Place(Row):
     """A source line or a scope: its cost in each of the two programs.
 
     Seconds are modelled, per step; bytes are per device. None if unknown.
     """
 
-    name: str  # "train.py:31 h = x @ w" or "layers/mlp"
+    name: str  # "train.py:31 h = x @ w" or "layers/mlp"; "a.py:3 … → b.py:7 …" if renamed
     seconds: tuple[float | None, float | None]
     wire_bytes: tuple[float, float]
     live_bytes: tuple[float, float] | None  # at the peak; not known by scope
@@ -96,6 +104,7 @@ class Differences:
     lines: tuple[Place, ...] = ()  # only those that differ, most time first
     scopes: tuple[Place, ...] = ()
     plumbing: int = 0  # differences of tuples and their elements, which are not listed
+    changed_collectives: tuple[CollectiveChange, ...] = ()  # of both programs
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added or self.changed or self.plumbing)

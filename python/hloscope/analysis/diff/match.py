@@ -6,6 +6,7 @@ everything it is computed from (``up``) and a hash of everything that uses it (`
 
     1  equal up and down      the same value in the same place, in any order
     2  equal down, or up      the same uses; the same value: first those that are unique
+       equal place            the same opcodes above and below: only sizes changed
     3  equal signature, operands already matched          ┐ across an edit: what is below it and
     4  equal signature, same place in a matched user      ┘ above it; repeated while it finds more
     5  equal signature or shape, and equal op_name        moved
@@ -88,6 +89,18 @@ class Side:
         for k in reversed(self.order):
             below = tuple(sorted((self.down[u], at) for u, at in self.users[k]))
             self.down[k] = hash((self.inside[k], k == self.root, below))
+        self.place = self._places()
+
+    def _places(self) -> list[tuple[int, int]]:
+        """Hashes of the opcodes above and below each instruction, whatever the sizes."""
+        own = [hash((i.opcode, i.parameter_number)) for i in self.instructions]
+        up, down = [*own], [*own]
+        for k in self.order:
+            up[k] = hash((own[k], tuple(up[o] for o in self.operands[k])))
+        for k in reversed(self.order):
+            below = tuple(sorted((down[u], at) for u, at in self.users[k]))
+            down[k] = hash((own[k], k == self.root, below))
+        return list(zip(up, down, strict=True))
 
     @property
     def hash(self) -> int:
@@ -148,6 +161,8 @@ class _Matcher:
         self.by(lambda s, k: (s.up[k], s.down[k]))
         self.by(lambda s, k: s.down[k], only_one=True)
         self.by(lambda s, k: s.up[k], only_one=True)
+        self.spread()
+        self.by(lambda s, k: s.place[k])
         self.spread()
         self.by(lambda s, k: s.up[k])
         self.spread()

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ...hlo.texts.places import whole_place
-from .differences import Delta, Differences, Item, Place
-from .text import amount, place_parts, signed
+from .differences import CollectiveItem, Delta, Differences, Item, Place
+from .text import amount, change_parts, place_parts, signed
 
 LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 
@@ -95,6 +95,7 @@ def tables(diff: Differences, index: Sequence[Mapping[str, int]] = ({}, {})) -> 
         _changes(diff, a, b),
         _items("Only in the first", diff.removed, a, "first"),
         _items("Only in the second", diff.added, b, "second"),
+        _changed_collectives(diff),
         _collectives(diff),
         _deltas("Opcodes", diff.opcodes),
         _deltas("Fusions", diff.fusions),
@@ -204,6 +205,25 @@ def _collectives(diff: Differences) -> str:
     ]
     heads = ("only in", "count", "kind", "axes", "payload", "wire bytes", "executions", "line")
     return _table("Collectives on one side only, equal ones grouped", heads, rows, " n  nnn")
+
+
+def _changed_collectives(diff: Differences) -> str:
+    rows = [
+        (
+            f"{count:,}",
+            escape(f"{c.a.kind} over {c.a.axes}")
+            + ("" if _kind(c.a) == _kind(c.b) else escape(f" → {c.b.kind} over {c.b.axes}")),
+            "<br>".join(map(escape, change_parts(c))),
+            f"<code>{escape(whole_place(c.b.line or c.a.line))}</code>",
+        )
+        for c, count in Counter(diff.changed_collectives).items()
+    ]
+    heads = ("count", "collective", "first → second", "line")
+    return _table("Collectives that changed, equal ones grouped", heads, rows, "n")
+
+
+def _kind(c: CollectiveItem) -> tuple[str, str]:
+    return c.kind, c.axes
 
 
 def _changes(diff: Differences, a: Mapping[str, int], b: Mapping[str, int]) -> str:

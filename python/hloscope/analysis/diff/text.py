@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ...hlo.texts.listed import and_more
 from ...hlo.texts.places import whole_place
 from ..text.units import count, duration, printed, quantity, size
-from .differences import Change, CollectiveItem, Delta, Differences, Item, Place
+from .differences import Change, CollectiveChange, CollectiveItem, Delta, Differences, Item, Place
 
 LIMIT = 40  # instructions of each kind
 
@@ -60,6 +60,11 @@ def _lines(diff: Differences, limit: int) -> Iterator[str]:
         yield from _table(title, deltas, limit)
     for title, places in (("by source line", diff.lines), ("by scope", diff.scopes)):
         yield from _section(title, map(place_text, places), min(limit, 12))
+    changes = (
+        f"{change_text(c)}{f', {n:,} alike' if n > 1 else ''}"
+        for c, n in Counter(diff.changed_collectives).items()
+    )
+    yield from _section("changed collectives", changes, limit)
     for side, items in (("a", diff.removed_collectives), ("b", diff.added_collectives)):
         lines = (_collective(c, count) for c, count in Counter(items).items())
         yield from _section(f"collectives only in {side}", lines, limit)
@@ -129,6 +134,29 @@ def _change(change: Change) -> str:
         name += f" (%{change.b.name})"
     where = whole_place(change.b.line or change.a.line)
     return f"{name} {change.a.opcode}  {fields}" + (f"  {where}" if where else "")
+
+
+def change_text(change: CollectiveChange) -> str:
+    """``all-to-all over e: 32 KiB → 64 KiB, 28 KiB → 56 KiB on the wire  moe.py:10``."""
+    a, b = change.a, change.b
+    name = f"{a.kind} over {a.axes}"
+    if (a.kind, a.axes) != (b.kind, b.axes):
+        name += f" → {b.kind} over {b.axes}"
+    where = whole_place(b.line or a.line)
+    return f"{name}: {', '.join(change_parts(change))}" + (f"  {where}" if where else "")
+
+
+def change_parts(change: CollectiveChange) -> Iterator[str]:
+    """What differs besides kind and axes, one phrase each; its size if nothing does."""
+    a, b = change.a, change.b
+    if a.payload_bytes != b.payload_bytes:
+        yield f"{size(a.payload_bytes)} → {size(b.payload_bytes)}"
+    else:
+        yield size(a.payload_bytes)
+    if a.wire_bytes != b.wire_bytes:
+        yield f"{amount(a.wire_bytes, 'B')} → {amount(b.wire_bytes, 'B')} on the wire"
+    if a.executions != b.executions:
+        yield f"{amount(a.executions, '')} → {amount(b.executions, '')} executions"
 
 
 def _collective(c: CollectiveItem, count: int) -> str:

@@ -13,6 +13,7 @@ from ..comms.collective import Collective
 from ..text.units import size
 from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
+from .collective_purposes import multiplies_weights
 from .facts import Facts
 from .finding import Finding, names
 
@@ -120,8 +121,8 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
             f"{row.kind} of a constant {over(row)}: every device already knows the result",
             f"%{row.name} moves {size(row.payload_bytes)}{times(row)}, and its operand"
             f" %{operands[0].name} is the same constant everywhere",
-            "constrain the constant's sharding where it is made, or make it inside the function"
-            " with the sharding it is used in",
+            "constrain the constant's sharding where it is made, so that each device makes its own"
+            " part",
             max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
             seconds,
             wire,
@@ -192,14 +193,16 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     seconds = sum(known) if known else None
     frame, inferred = facts.line(user)
     many = len(twice) > 1
-    weights = _is_of_weights(facts, value)
+    given = _sent_as(row, value)
+    projected = given is not None and multiplies_weights(facts, given)
+    weights = not projected and row.phase == "backward"
     what = "sum" if row.phase == "forward" else "gradient"
     subject = f"{len(twice):,} {what}s are" if many else f"A {what} is"
-    such = (
-        "the two uses of a tied embedding"
-        if weights
-        else "what two projections of one value send back"
-    )
+    such = ""
+    if projected:
+        such = " (such as what two projections of one value send back)"
+    elif weights:
+        such = " (such as the two uses of a tied embedding)"
     where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
     evidence = dict.fromkeys(
         i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)
@@ -209,14 +212,12 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
         f"{subject} reduced twice {over(row)}: {saved:,} of {whole:,} B of"
         f" {names([r.instruction for r in rows])} could be saved",
         f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
-        f" {where} (such as {such})",
+        f" {where}{such}",
         f"add the two partial {what}s before they are reduced: "
         + (
-            "compute both uses from one array inside one function, or reduce the sum by hand in"
-            " shard_map"
-            if weights
-            else "multiply by the projections' weights put side by side (one matmul, one sum), or"
-            " reduce the sum by hand in shard_map"
+            "multiply by the projections' weights put side by side (one matmul, one sum)"
+            if projected
+            else "reduce their sum by hand in jax.shard_map"
         ),
         max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
         seconds,
@@ -228,11 +229,12 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     )
 
 
-def _is_of_weights(facts: Facts, value: Instruction) -> bool:
-    """Whether a value is as large as an argument, as the gradient of one is."""
-    entry = facts.module.entry
-    known = {s.elements for p in entry.parameters for s in p.shape.leaves()} if entry else set()
-    return value.shape.elements in known
+def _sent_as(row: Collective, value: Instruction) -> Instruction | None:
+    """The operand of a combined reduce that a value is the sum of."""
+    operands = row.instruction.operands
+    at = next((p for p in walk.path(value, opcodes.SAME_NUMBERS | {"slice"}) if p.element), None)
+    number = at.element[0] if at is not None else 0
+    return operands[number] if number < len(operands) else None
 
 
 def _is_sum(row: Collective) -> bool:

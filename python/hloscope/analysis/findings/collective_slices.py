@@ -8,6 +8,7 @@ from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
 from ..comms.collective import Collective
 from .collective_facts import moved, over
+from .collective_purposes import by_device, is_joined, is_scatter_of_program
 from .facts import Facts
 from .finding import Finding, names
 
@@ -58,6 +59,9 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
     for row in facts.collectives:
         if not kind_of(row.kind).reduces_whole or len(row.parts) != 1 or row.group_size < 2:
             continue
+        # A gather that XLA wrote as a sum, or a reduce-scatter that the program asks for.
+        if is_joined(row) or is_scatter_of_program(facts, row):
+            continue
         uses = list(_real_users(row.instruction))
         if not uses or not all(_is_device_slice(u, row.instruction) for u in uses):
             continue
@@ -69,8 +73,7 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
             f"%{row.name} reduces all of {row.parts[0].shape} {over(row)}, and each device"
             " keeps a slice: a reduce-scatter would send half",
             f"its users cut it by device: {names(uses)}",
-            "constrain the sum's sharding where it is made (or use psum_scatter) so that the"
-            " compiler can reduce-scatter",
+            "",
             facts.wire_share(wire, None if whole is None else whole / 2),
             None if whole is None else whole / 2,
             wire,
@@ -84,7 +87,8 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
 def _is_same(i: Instruction) -> bool:
     """Whether it hands on all of its operand; a tuple keeps it, which counts as a use."""
     return i.opcode != "tuple" and (
-        i.opcode in opcodes.SAME_NUMBERS | opcodes.BUNDLES or i.opcode.endswith("-done")
+        i.opcode in opcodes.SAME_NUMBERS | opcodes.BUNDLES | opcodes.FUSIONS
+        or i.opcode.endswith("-done")
     )
 
 
@@ -97,14 +101,14 @@ def _real_users(value: Instruction) -> Iterator[Instruction]:
 def _is_device_slice(u: Instruction, value: Instruction) -> bool:
     """A dynamic-slice at an offset that comes from the device's own number, and no other use."""
     if u.opcode == "dynamic-slice":
-        return any(_from_partition(o) for o in u.operands[1:])
+        return any(by_device(o) for o in u.operands[1:])
     if u.opcode != "fusion" or not u.called_computations:
         return False
     inside = u.called_computations[0]
     if inside.root is not None:
         root = walk.source(inside.root, opcodes.SAME_NUMBERS).instruction
         if root.opcode == "dynamic-slice":
-            return any(_from_partition(o) for o in root.operands[1:])
+            return any(by_device(o) for o in root.operands[1:])
     # Sliced first, then computed on: only slices read the whole.
     given = {p.instruction for p in walk.forward(value, _is_same)}
     numbers = [n for n, o in enumerate(u.operands) if o in given]
@@ -112,12 +116,5 @@ def _is_device_slice(u: Instruction, value: Instruction) -> bool:
         x for n in numbers if n < len(inside.parameters) for x in _real_users(inside.parameters[n])
     ]
     return bool(uses) and all(
-        x.opcode == "dynamic-slice" and any(_from_partition(o) for o in x.operands[1:])
-        for x in uses
+        x.opcode == "dynamic-slice" and any(by_device(o) for o in x.operands[1:]) for x in uses
     )
-
-
-def _from_partition(value: Instruction) -> bool:
-    """Whether a value is computed from the device's own number."""
-    way = walk.back(value, opcodes.ANYTHING - opcodes.LOOPS, inside_fusions=True, dependencies=True)
-    return any(p.instruction.opcode in opcodes.DEVICE_IDS for p in way)

@@ -11,10 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction
+from ...hlo import Instruction, Shape, opcodes, walk
+from ...hlo.texts.places import short_line
+from ..base.lines.frames import own_line
+from ..base.operands import source_of
 from ..base.phases.phases import REMATERIALISED, phases
 from ..text.units import duration, quantity, size
 from . import limits
+from .collective_purposes import is_of_weights
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -32,14 +36,13 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
     for n in np.flatnonzero(work).tolist():
         if not _is_of_another(cost.module.instructions[n]):
             by_type[cost.matmul_dtype[n]].append(n)
-    fast = chip.matmul_rate("bf16") if chip is not None else None
     for dtype, rows in by_type.items():
         base = dtype.partition(":")[0]
-        if base not in ("f64", "c128") and (base != "f32" or chip is None):
+        if base not in _WIDE and (base != "f32" or chip is None):
             continue
+        narrow = "f32" if base in _WIDE else "bf16"
+        fast = chip.matmul_rate(narrow) if chip is not None else None
         if base == "f32" and (not facts.is_optimised or _widened(facts)):
-            continue
-        if base == "f64" and facts.target.platform == "cpu":
             continue
         slow = chip.matmul_rate(dtype) if chip is not None else None
         flops = float(work[rows].sum())
@@ -49,7 +52,7 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             here = float(facts.seconds[rows].sum())
             saved = max(0.0, here - max(flops / fast, here * slow / fast))
             share = saved / facts.total_seconds
-            if slow * limits.MUCH_FASTER > fast:
+            if slow * limits.MUCH_FASTER > fast and base == "f32":
                 continue
         elif base == "f32":
             continue
@@ -58,7 +61,7 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
         rows.sort(key=lambda n: -work[n])
         first = cost.module.instructions[rows[0]]
         frame, inferred = facts.line(first)
-        faster = f"; bf16 would be {fast / slow:.0f}× as fast" if slow and fast else ""
+        faster = f"; {narrow} would be {fast / slow:.0f}× as fast" if slow and fast else ""
         yield Finding(
             "wide-matmul",
             f"{percent(share_of_work)} of the matmul FLOPs run in {dtype.replace(':', ', ')}"
@@ -66,10 +69,9 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             f"{quantity(flops, 'FLOP')} in {len(rows):,} operations:"
             f" {names([cost.module.instructions[n] for n in rows])}",
             "cast the operands to bf16 (with preferred_element_type=jnp.float32 to keep the sum"
-            " exact), or lower jax.default_matmul_precision where the result allows it"
+            " exact), or lower jax.default_matmul_precision, where the result allows it"
             if base == "f32"
-            else "look for Python floats and numpy arrays that make values 64-bit, or turn"
-            " jax_enable_x64 off",
+            else _TO_32,
             share,
             saved,
             None,
@@ -78,6 +80,58 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+_WIDE = ("f64", "c128")
+_TO_32 = (
+    "look for numpy scalars and arrays that make values 64-bit (np.float64 times a float32 array is"
+    " 64-bit), or turn jax_enable_x64 off"
+)
+
+
+def wide_values(facts: Facts) -> Iterator[Finding]:
+    """Arrays of 64-bit floats in a program whose arguments are narrower."""
+    entry = facts.module.entry
+    given = [s for p in entry.parameters for s in p.shape.leaves()] if entry is not None else []
+    if not any(_is_float(s, _NARROW) and s.elements > 1 for s in given):
+        return  # the program is given 64 bits, and asks for nothing else
+    t = facts.table
+    rows = [
+        t.instructions[n]
+        for n in np.flatnonzero(facts.moved > 0).tolist()
+        if any(_is_float(s, _WIDE) for s in t.instructions[n].shape.leaves())
+    ]
+    rows = [i for i in rows if not facts.cost.matmul_flops[i.index] > 0]
+    moved = float(sum(facts.moved[i.index] for i in rows))
+    total = float(facts.moved.sum())
+    if not rows or moved < limits.WIDE_BYTES_SHARE * total:
+        return
+    rows.sort(key=lambda i: -float(facts.moved[i.index]))
+    seconds = None
+    if facts.seconds is not None:
+        seconds = float(sum(facts.seconds[i.index] for i in rows)) / 2
+    frame, inferred = facts.line(rows[0])
+    yield Finding(
+        "wide-values",
+        f"{percent(moved / total)} of the bytes moved are of values in 64 bits, though the program"
+        " is given narrower ones",
+        f"{len(rows):,} operations write them: {names(rows)}",
+        _TO_32,
+        facts.time_share(seconds, moved / 2),
+        seconds,
+        int(moved / 2),
+        "memory traffic",
+        tuple(rows),
+        frame,
+        inferred,
+    )
+
+
+_NARROW = ("f32", "bf16", "f16", "c64")
+
+
+def _is_float(shape: Shape, types: tuple[str, ...]) -> bool:
+    return shape.element_type in types
 
 
 # What XLA turns into matmuls in a precision of its own, which users cannot choose.
@@ -144,8 +198,9 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             f"{'most time in ' if len(found) > 1 else ''}rows × columns × contracted = {shape}:"
             f" with {least:,} {what} the multiplication is {duration(most.needed)} and reading"
             f" the operands {duration(most.took)} ({names(most.rows)})",
-            "batch more rows into one product (larger batch, several heads or experts at once),"
-            " or store the operands in a narrower type",
+            "batch more rows into one product (larger batch, several heads or experts at once)"
+            if _could_be_more(facts, most.rows[0], what)
+            else "",
             share,
             took - needed,
             None,
@@ -154,6 +209,16 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _could_be_more(facts: Facts, i: Instruction, what: str) -> bool:
+    """Whether what is few are rows of data, which weights are multiplied with: a larger batch."""
+    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
+    dots = [x for x in inside if x.opcode in _MATMUL and len(x.operands) == 2]
+    if len(dots) != 1 or what not in ("rows", "columns"):
+        return False
+    few, many = dots[0].operands if what == "rows" else reversed(dots[0].operands)
+    return is_of_weights(facts, many) and not is_of_weights(facts, few)
 
 
 class _Thin(NamedTuple):
@@ -234,7 +299,7 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
     if facts.seconds is not None:
         seconds = float(facts.seconds[again].sum()) or None
     rows = np.flatnonzero(again & (flops > 0))
-    rows = rows[np.argsort(-flops[rows], kind="stable")][:200]
+    rows = rows[np.argsort(-flops[rows], kind="stable")]
     heaviest = [facts.module.instructions[int(n)] for n in rows]
     frame, inferred = facts.line(heaviest[0])
     gathers = ""
@@ -248,7 +313,7 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         f"{quantity(redone, 'FLOP')} of {quantity(total, 'FLOP')}{whole} are in rematerialised"
         f" operations{gathers}: heaviest {names(heaviest)}{room}",
         "if memory allows, save the most expensive of them (jax.checkpoint policies such as"
-        " dots_with_no_batch_dims_saveable, or save_only_these_names)",
+        " dots_with_no_batch_dims_saveable)",
         redone / total,
         seconds,
         None,
@@ -257,3 +322,170 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         frame,
         inferred,
     )
+
+
+def redundant_work(facts: Facts) -> Iterator[Finding]:
+    """Work that several devices do alike, by line."""
+    rows = facts.redundant
+    if not rows:
+        return
+    first = rows[0]
+    total = float(np.nan_to_num(facts.cost.work.flops * _executed(facts)).sum())
+    extra = sum(r.extra for r in rows)
+    seconds = share = None
+    if facts.seconds is not None and facts.total_seconds:
+        seconds = sum(_seconds_of(facts, r.instructions) * r.extra / r.flops for r in rows)
+        share = seconds / facts.total_seconds
+    many = f"{len(rows):,} lines" if len(rows) > 1 else "one line"
+    lost = ""
+    if first.lost_at is not None:
+        at = own_line(first.lost_at.frames)
+        where = f" at {short_line(f'{at.file}:{at.line}')}" if at is not None else ""
+        lost = f": its operand is no longer sharded so after the {first.lost_at.opcode}{where}"
+    yield Finding(
+        "redundant-work",
+        f"The devices do the work of {many} up to {max(r.times for r in rows):.2g} times over:"
+        f" {quantity(extra, 'FLOP')} of {quantity(total, 'FLOP')} on each device",
+        f"{quantity(first.flops, 'FLOP')} on each of {first.devices:,} devices is"
+        f" {first.times:.2g} times what the program has to do there: {names(first.instructions)}"
+        f"{lost}",
+        "constrain that operand to stay sharded where it is made (with_sharding_constraint; for a"
+        " reshape, such that the sharded dimension stays whole), or run the operation in"
+        " jax.shard_map",
+        share if share is not None else extra / total,
+        seconds,
+        None,
+        "",
+        tuple(i for r in rows for i in r.instructions)[:200],
+        first.frame,
+    )
+
+
+def _executed(facts: Facts) -> npt.NDArray[np.float64]:
+    return np.asarray(facts.cost.execution.runs[facts.table.computation], np.float64)
+
+
+def _seconds_of(facts: Facts, rows: tuple[Instruction, ...]) -> float:
+    """Modelled seconds of instructions, or of the fusions that hold them."""
+    assert facts.seconds is not None
+    units: set[int] = set()
+    for i in rows:
+        at = i
+        while facts.seconds[at.index] == 0 and len(facts.module.call_sites(at.computation)) == 1:
+            (at,) = facts.module.call_sites(at.computation)
+            if at.opcode != "fusion":
+                break
+        units.add(at.index)
+    return float(sum(facts.seconds[n] for n in units))
+
+
+def repeated_operands(facts: Facts) -> Iterator[Finding]:
+    """Products on the vector units of an array that is repeated first, such as grouped keys."""
+    if facts.seconds is None or not facts.total_seconds or facts.on_host:
+        return
+    found: list[tuple[float, float, Instruction, Instruction]] = []
+    for n in np.flatnonzero(facts.seconds >= limits.REPEATED_SHARE * facts.total_seconds).tolist():
+        unit = facts.module.instructions[n]
+        repeat = _repeated_in(unit)
+        if repeat is not None:
+            times = repeat.shape.elements / repeat.operands[0].shape.elements
+            found.append((float(facts.seconds[n]) * (1 - 1 / times), times, unit, repeat))
+    if not found:
+        return
+    found.sort(key=lambda x: -x[0])
+    seconds = sum(x[0] for x in found)
+    _, times, unit, repeat = found[0]
+    source = source_of(repeat.operands[0], facts.target)
+    frame, inferred = facts.line(repeat)
+    yield Finding(
+        "repeated-operand",
+        f"`{source.name}` is repeated {times:.3g} times for a product on the vector units",
+        f"each repeated element is multiplied and added there: {names([x[2] for x in found])}; with"
+        " the repeated dimension among the rows of the product, the matrix unit could do it",
+        "let the product broadcast instead of repeating an operand: an einsum over groups of heads"
+        " in place of jnp.repeat",
+        seconds / facts.total_seconds,
+        seconds,
+        None,
+        "",
+        tuple(x[2] for x in found),
+        frame,
+        inferred,
+    )
+
+
+def _repeated_in(unit: Instruction) -> Instruction | None:
+    """The broadcast of an array that a fusion multiplies and sums, if its program repeats it."""
+    inside = unit.called_computations[0].instructions if unit.opcode == "fusion" else ()
+    if any(x.opcode in opcodes.PRODUCTS for x in inside):
+        return None
+    for x in inside:
+        if x.opcode != "reduce" or not x.operands:
+            continue
+        product = walk.source(x.operands[0], opcodes.SAME_NUMBERS).instruction
+        for o in product.operands if product.opcode == "multiply" else ():
+            at = walk.source(o, opcodes.SAME_NUMBERS).instruction
+            if at.opcode == "broadcast" and _REPEAT.search(at.op_name) and at.operands:
+                given = at.operands[0].shape.elements
+                if given >= limits.REPEATED_ELEMENTS and at.shape.elements >= 2 * given:
+                    return at
+    return None
+
+
+# How jax writes jnp.repeat and its like: the broadcast of a product's own is named after it.
+_REPEAT = re.compile(r"/(?:broadcast_in_dim|repeat|tile)$")
+
+
+def batched_branches(facts: Facts) -> Iterator[Finding]:
+    """Selects that vmap makes of conditionals: both values are computed, for every row."""
+    if facts.seconds is None or not facts.total_seconds:
+        return
+    each = facts.seconds
+    for n in facts.table.where("select").tolist():
+        select = facts.table.instructions[n]
+        if len(select.operands) != 3 or not _OF_VMAP.search(select.op_name):
+            continue
+        made = [_made_for(facts, o) for o in select.operands[1:]]
+        either = made[0] ^ made[1]
+        thrown = [facts.module.instructions[k] for k in sorted(either)]
+        products = [i for i in thrown if facts.cost.matmul_flops[i.index] > 0]
+        seconds = float(sum(each[k] for k in either))
+        share = seconds / facts.total_seconds
+        if not products or share < limits.BATCHED_SHARE:
+            continue
+        products.sort(key=lambda i: -float(each[i.index]))
+        frame, inferred = facts.line(select)
+        yield Finding(
+            "batched-branches",
+            f"Both values of a select are computed for every row: {percent(share)} of the modelled"
+            " step is for one of them only",
+            f"%{select.name} keeps one value for each row of a vmap, as lax.cond does there if its"
+            f" predicate differs by row; the one with matmuls is made by {names(products)}",
+            "",
+            share,
+            seconds,
+            None,
+            "",
+            (select, *products),
+            frame,
+            inferred,
+        )
+
+
+def _made_for(facts: Facts, value: Instruction) -> set[int]:
+    """What runs on the way to a value, by index: operations and the fusions around them."""
+    way = walk.back(
+        value, opcodes.ANYTHING - opcodes.GIVEN, inside_fusions=True, reach=limits.CAUSE_REACH
+    )
+    found = set()
+    for p in way:
+        i = p.instruction
+        sites = facts.module.call_sites(i.computation)
+        unit = sites[0] if len(sites) == 1 and sites[0].opcode == "fusion" else i
+        if facts.runs[unit.index]:
+            found.add(unit.index)
+    return found
+
+
+# What vmap makes of lax.cond; jnp.where and its like have a scope of their own.
+_OF_VMAP = re.compile(r"/vmap\([^()/]*\)/select_n$")

@@ -20,9 +20,11 @@ from ..base.table import Table, table
 from ..comms.collectives import Collectives, collectives
 from ..comms.sharding import is_partitioned
 from ..cost.cost import Cost, estimated
+from ..memory.categories import CATEGORIES
 from ..memory.memory import Memory, analysed
 from . import limits
 from .finding import Finding
+from .redundant import Redundant, redundant
 
 # What XLA:CPU writes into the backend_config of its kernels.
 _CPU_KERNELS = ("outer_dimension_partitions", "__ynn_fusion", "__onednn$")
@@ -61,6 +63,15 @@ class Facts:
         return self.target.platform == "cpu" and not self.target.hardware
 
     @cached_property
+    def no_wire(self) -> str:
+        """Why nobody knows how long its collectives take on the wire; "" if it is known."""
+        if not len(self.collectives):
+            return ""
+        if self.on_host:
+            return "its devices are CPUs of one host, with no wire between them"
+        return "no chip is known" if self.cost.roofline is None else ""
+
+    @cached_property
     def made_for_cpu(self) -> bool:
         """Whether XLA:CPU compiled it, whatever chip is chosen: it widens narrow types itself and
         lays arrays out for its own kernels, which shows nothing about the chip.
@@ -96,6 +107,41 @@ class Facts:
     def total_seconds(self) -> float | None:
         r = self.cost.roofline
         return r.total_seconds if r is not None and r.total_seconds > 0 else None
+
+    @cached_property
+    def _roles(self) -> dict[int, tuple[str, str]]:
+        live, category = self.memory.liveness, self.memory.category
+        out = {}
+        for p in self.module.entry.parameters if self.module.entry is not None else ():
+            nodes = live.values.nodes(p)
+            if len(nodes):
+                b = int(live.buffer_of[nodes[0]])
+                out[p.index] = CATEGORIES[category[b]], self.memory.value(b).name
+        return out
+
+    def role(self, parameter: Instruction) -> tuple[str, str]:
+        """("parameter", "w['up']") of a parameter of ENTRY: what the step uses it as."""
+        return self._roles.get(parameter.index, ("", parameter.name))
+
+    @cached_property
+    def redundant(self) -> tuple[Redundant, ...]:
+        """Lines whose work several devices do alike."""
+        return redundant(self.module, self.target)
+
+    @cached_property
+    def redundant_share(self) -> float:
+        """Part of a device's matrix FLOPs that other devices compute too."""
+        total = self.cost.total_matrix_flops
+        products = self.cost.work.matrix_flops
+        extra = sum(
+            r.extra for r in self.redundant if any(products[i.index] > 0 for i in r.instructions)
+        )
+        return min(1.0, extra / total) if total else 0.0
+
+    @cached_property
+    def unknown_products(self) -> bool:
+        """Whether FLOPs are unknown of something that runs: a kernel may multiply."""
+        return any(self.cost.runs[i.index] > 0 for i in self.cost.unknown_flops)
 
     @cached_property
     def moved(self) -> npt.NDArray[np.float64]:

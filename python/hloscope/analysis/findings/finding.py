@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from ...hlo import Instruction, StackFrame
 from ...hlo.parts import printable
 from ...hlo.texts.places import whole_place
 from ..text.results import Row, Rows
-from ..text.units import duration, printed, size
+from ..text.units import duration, marked, printed, size
 
 if TYPE_CHECKING:
     pass
@@ -23,7 +24,8 @@ class Finding(Row):
     ``seconds`` (modelled) and ``bytes`` are what is at stake, None where unknown;
     ``bytes_of`` says what the bytes are: "wire", "memory traffic", "peak memory", "the program".
     ``share`` is the part of the modelled step or of the peak, 0 to 1: what findings are ranked
-    by. ``instructions`` are the evidence, the heaviest first.
+    by. ``instructions`` are the evidence, the heaviest first. ``advice`` is "" where nothing is
+    known that would gain half of what is at stake.
     """
 
     rule: str  # "gathered-twice"
@@ -63,7 +65,8 @@ class Finding(Row):
             code = f": {self.code}" if self.code else ""
             place = " · ".join(filter(None, (self.scope, whole_place(self.line))))
             at = [f"    at {place}{' (inferred)' if self.inferred else ''}{code}"]
-        return printed([head, *at, f"    {self.evidence}", f"    Try: {self.advice}"])
+        tried = [f"    Try: {self.advice}"] if self.advice else []
+        return printed([head, *at, f"    {self.evidence}", *tried])
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -99,7 +102,11 @@ class Headline(Row):
 
     ``mfu`` is FLOPs of matmuls and kernels over what the chip could do in that time (Chowdhery
     et al. 2022, "PaLM", appendix B, with the FLOPs that are compiled): measured if the step is,
-    else an upper bound, as the modelled time is a lower one.
+    else an upper bound, as the modelled time is a lower one. A type that is faster than bf16
+    counts at its own rate; what devices compute several times over counts once (``redundant``).
+    It is None where FLOPs are unknown: of a kernel, or because a loop's trips are.
+    ``mfu_without_recomputed`` leaves out what the backward pass computes again, as that paper's
+    definition does; None where nothing is.
     """
 
     hardware: str | None
@@ -113,21 +120,37 @@ class Headline(Row):
     memory_bytes: float | None  # of the device
     largest: str  # the category with the most bytes at the peak
     largest_bytes: int
-    is_least: bool = False  # the time of some collectives is unknown
+    is_least: bool = False  # the time of something or the trips of a loop are unknown
+    is_one_trip: bool = False  # a loop counts once that may run 0 times: no bound
+    unknown: int = 0  # the number of operations whose time is unknown
+    redundant: float = 0.0  # part of the FLOPs that another device computes too
+    mfu_without_recomputed: float | None = None
 
     def parts(self) -> list[str]:
         """The figures in words, one each."""
         parts = []
         if not self.is_optimised:
             parts.append("not optimised yet: no step time")
+        is_measured = self.seconds_are == "measured"
         if self.seconds is not None:
-            least = "≥ " if self.is_least and self.seconds_are != "measured" else ""
-            parts.append(
-                f"step {least}{duration(self.seconds)} {self.seconds_are} on {self.hardware}"
-            )
+            step = duration(self.seconds)
+            if not is_measured:
+                step = marked(step, is_least=self.is_least, is_one_trip=self.is_one_trip)
+            left = "" if is_measured else self._left_open()
+            parts.append(f"step {step} {self.seconds_are} on {self.hardware}{left}")
+        elif self.is_optimised and self.hardware is not None and self.unknown:
+            parts.append(f"step time unknown{self._left_open()}")
         if self.mfu is not None:
-            most = "" if self.seconds_are == "measured" else "≤ "
-            parts.append(f"MFU {most}{percent(self.mfu)}")
+            most = "" if is_measured else "≤ "
+            again = ""
+            if self.redundant:
+                again = f", without the {percent(self.redundant)} of its FLOPs that other devices"
+                again += " compute too"
+            share = percent(self.mfu) if is_measured else _at_most(self.mfu)
+            parts.append(f"MFU {most}{share}{again}" if self.mfu else "no matmuls")
+            without = self.mfu_without_recomputed
+            if without is not None and percent(without) != percent(self.mfu):
+                parts[-1] += f", {most}{percent(without)} without recomputed work"
         if self.bound_by:
             of = "modelled time" if self.seconds_are == "measured" else "time"
             parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the {of})")
@@ -137,6 +160,13 @@ class Headline(Row):
             most = f", most of it {what}" if self.largest_bytes * 2 > self.peak_bytes else ""
             parts.append(f"peak memory {size(self.peak_bytes)}{of}{most}")
         return parts
+
+    def _left_open(self) -> str:
+        """`` (the time of 2 operations is unknown)``; "" where all is known."""
+        if not self.unknown:
+            return ""
+        many = f"{self.unknown:,} operations" if self.unknown > 1 else "one operation"
+        return f" (the time of {many} is unknown)"
 
     def __str__(self) -> str:
         return " · ".join(self.parts())
@@ -154,12 +184,24 @@ class Findings(Rows[Finding]):
     rules: tuple[str, ...]  # all rules
     failed: tuple[str, ...]  # rules that failed, and why
     unasked: tuple[str, ...] = ()  # rules that need the optimised program, if this one is not
+    wireless: tuple[str, ...] = ()  # rules that need times on the wire, if there are none …
+    no_wire: str = ""  # … and why: "no chip is known"
 
     def with_step(self, seconds: float) -> Findings:
         """The same findings with a measured step time in the headline."""
         h = self.headline
-        mfu = h.mfu * h.seconds / seconds if h.mfu is not None and h.seconds and seconds else None
-        step = replace(h, seconds=seconds, seconds_are="measured", mfu=mfu)
+        factor = h.seconds / seconds if h.seconds and seconds else None
+
+        def scaled(mfu: float | None) -> float | None:
+            return None if mfu is None or factor is None else mfu * factor
+
+        step = replace(
+            h,
+            seconds=seconds,
+            seconds_are="measured",
+            mfu=scaled(h.mfu),
+            mfu_without_recomputed=scaled(h.mfu_without_recomputed),
+        )
         return replace(self, headline=step)
 
     def of(self, rule: str) -> tuple[Finding, ...]:
@@ -178,18 +220,37 @@ class Findings(Rows[Finding]):
             "headline": self.headline.to_dict(),
             "failed": list(self.failed),
             "unasked": list(self.unasked),
+            "wireless": list(self.wireless),
         }
+
+    @property
+    def ran(self) -> int:
+        """The number of rules that ran."""
+        return len(self.rules) - len(self.unasked) - len(self.wireless)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Sentences about the rules that did not run, and why."""
+        out = []
+        if self.unasked:
+            out.append(
+                f"{len(self.unasked)} rules need the optimised program and were not run: this is"
+                " the program before optimisation."
+            )
+        if self.wireless:
+            out.append(
+                f"{len(self.wireless)} rules about waiting for communication were not run:"
+                f' {self.no_wire}. Model a chip: hardware="tpu-v5e", or any other.'
+            )
+        return tuple(out)
 
     def __str__(self) -> str:
         lines = [printable(str(self.headline))]
         if not self.rows:
-            asked = len(self.rules) - len(self.unasked)
-            lines.append(f"Nothing to report: {asked} rules ran, and none applied.")
+            lines.append(f"Nothing to report: {self.ran} rules ran, and none applied.")
         lines += [f"{n}. {f}" for n, f in enumerate(self.rows, 1)]
         lines += [f"not worked out: {reason}" for reason in self.failed]
-        if self.unasked:
-            lines.append(f"{len(self.unasked)} rules need the optimised program and were not run.")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.left_out])
 
 
 def names(instructions: Sequence[Instruction], limit: int = 3) -> str:
@@ -197,6 +258,13 @@ def names(instructions: Sequence[Instruction], limit: int = 3) -> str:
     shown = ", ".join(f"%{i.name}" for i in instructions[:limit])
     more = len(instructions) - limit
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _at_most(share: float) -> str:
+    """A share rounded up, so that it is a bound still."""
+    digits = 1 if share < 0.1 else 0
+    step = 10**digits
+    return f"{min(100.0, math.ceil(100 * share * step - 1e-9) / step):.{digits}f} %"
 
 
 def percent(share: float) -> str:

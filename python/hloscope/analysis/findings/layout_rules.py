@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...hlo import Instruction, opcodes, walk
+from ...hlo import Instruction, Shape, opcodes, walk
 from ...hlo.collective_kinds import is_collective
 from ...hlo.opcodes import async_half
 from ...hlo.texts.places import short_line
+from ...hlo.walk import Position
+from ..base.memory_spaces import memory_space
 from ..base.operands import source_of
 from ..text.units import duration, size
 from . import limits
@@ -23,8 +25,10 @@ _ONLY_MOVED = opcodes.SAME_NUMBERS | opcodes.BUNDLES | {"parameter"}
 
 def _reorders(i: Instruction) -> bool:
     """Whether it is a copy or transpose, alone or as all that a fusion does."""
+    if not i.shape.is_array or sum(d > 1 for d in i.shape.dimensions) < 2:
+        return False  # a scalar or a vector has one order only
     if i.opcode in _ORDER:
-        return bool(i.operands) and i.shape.is_array and not _same_order(i)
+        return bool(i.operands) and not _same_order(i)
     called = i.called_computations if i.opcode == "fusion" else ()
     if not called:
         return False
@@ -38,14 +42,29 @@ def _same_order(i: Instruction) -> bool:
     """Whether it is a copy to the same layout: between memory spaces, or a duplicate."""
     if i.opcode != "copy" or not i.operands:
         return False
-    a, b = i.operands[0].shape.layout, i.shape.layout
-    return a is not None and b is not None and a.minor_to_major == b.minor_to_major
+    a, b = _order(i.operands[0].shape), _order(i.shape)
+    return a is not None and a == b
+
+
+def _order(shape: Shape) -> tuple[int, ...] | None:
+    """The dimensions of a layout, minor first, but for those of one element; None if unknown."""
+    if sum(d > 1 for d in shape.dimensions) < 2:
+        return tuple(d for d, n in enumerate(shape.dimensions) if n > 1)
+    if shape.layout is None:
+        return None
+    return tuple(d for d in shape.layout.minor_to_major if shape.dimensions[d] > 1)
 
 
 def served(i: Instruction) -> Instruction | None:
     """The first real work that uses a value, after further moves."""
     found = walk.uses(i, lambda u: u.opcode in _MOVING or async_half(u.opcode) is not None)
     return next((use.instruction for use in found), None)
+
+
+_IN_ORDER = (
+    "store the array in the order its user wants (swap the dimensions where it is made, or in the"
+    " einsum's subscripts), so that no operand has to be turned"
+)
 
 
 def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
@@ -88,8 +107,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             f"{names(rows)} write{s} the same values in another order{layout}{_types(first, s)}"
             + (f", for {_said(facts, for_what)}" if for_what is not None else "")
             + _lines(facts, rows),
-            "store the array in the order its user wants (swap the dimensions where it is made,"
-            " or in the einsum's subscripts), so that no operand has to be turned",
+            _IN_ORDER if argument else "",
             share,
             seconds,
             int(moved),
@@ -179,6 +197,107 @@ def _layouts(i: Instruction) -> str:
     return f" ({text(a.minor_to_major)} → {text(b.minor_to_major)})"
 
 
+def whole_copies(facts: Facts) -> Iterator[Finding]:
+    """Whole arrays copied as they are: same values, type and order."""
+    if facts.made_for_cpu and not facts.on_host:
+        return
+    t = facts.table
+    for n in t.where("copy").tolist():
+        i = t.instructions[n]
+        if facts.runs[n] == 0 or not i.shape.is_array or not is_duplicate(i):
+            continue
+        if i.shape.byte_size < limits.WHOLE_COPY_BYTES:
+            continue
+        if any(_updates(u, i) for u in i.users) and facts.runs[n] > 1:
+            continue  # ``update_copies`` says it
+        seconds = None if facts.seconds is None else float(facts.seconds[n])
+        moved = float(facts.moved[n])
+        share = facts.time_share(seconds, moved)
+        if share < limits.WHOLE_COPY_SHARE or not_donated_argument(facts, i) is not None:
+            continue  # ``not_donated`` says it
+        frame, inferred = facts.line(i)
+        argument = _argument(facts, i)
+        of = f" of `{argument}`" if argument else ""
+        times = f"{facts.runs[n]:,.0f} times" if facts.runs[n] > 1 else "once"
+        yield Finding(
+            "whole-copies",
+            f"All of {i.shape.dense_text}{of} is copied {times}, {percent(share)} of the"
+            f" {'modelled step' if seconds is not None else 'bytes moved'}",
+            f"%{i.name} writes the same values again, in the same type and order"
+            f"{_why_copied(facts, i)}",
+            "",
+            share,
+            seconds,
+            int(moved),
+            "memory traffic",
+            (i,),
+            frame,
+            inferred,
+        )
+
+
+def is_duplicate(i: Instruction) -> bool:
+    """Whether a copy changes neither type, order nor memory."""
+    if not i.operands or not i.operands[0].shape.is_array or not _same_order(i):
+        return False
+    a, b = i.operands[0].shape, i.shape
+    return a.element_type == b.element_type and memory_space(a) == memory_space(b)
+
+
+def _why_copied(facts: Facts, i: Instruction) -> str:
+    """The reason of a copy as the end of a sentence."""
+    donated = _returned_in(facts, i)
+    made = walk.source(i.operands[0], opcodes.SAME_VALUE)
+    if donated and made.instruction.opcode == "while" and _is_stack(made):
+        return (
+            f": a loop stacks its results in memory of its own while it reads the donated"
+            f" `{donated}`, and its result is copied there afterwards"
+        )
+    if donated:
+        return f", into the memory of the donated `{donated}`"
+    if i.is_root or any(u.is_root for u in i.users):
+        return ", for the step to return them"
+    return ""
+
+
+def _returned_in(facts: Facts, i: Instruction) -> str:
+    """The donated argument in whose memory a copy is returned; "" if there is none."""
+    entry = facts.module.entry
+    if entry is None or entry.root is None or i.computation is not entry:
+        return ""
+    for alias in facts.module.input_output_alias:
+        out = walk.source(Position(entry.root, tuple(alias.output_index)), opcodes.SAME_ORDER)
+        way = walk.path(Position(entry.root, tuple(alias.output_index)), opcodes.SAME_ORDER)
+        if out.instruction is i or any(p.instruction is i for p in way):
+            for p in entry.parameters:
+                if p.parameter_number == alias.parameter_number:
+                    return facts.role(p)[1]
+    return ""
+
+
+def _is_stack(value: Position) -> bool:
+    """Whether a loop's result is written slice by slice, into memory that held nothing before."""
+    loop = value.instruction
+    body = dict(loop.called).get("body")
+    if body is None or body.root is None or not loop.operands:
+        return False
+    begun = walk.source(Position(loop.operands[0], value.element), opcodes.REPEATED).instruction
+    made = _updated(walk.source(Position(body.root, value.element), opcodes.SAME_ORDER).instruction)
+    is_new = begun.opcode in opcodes.LITERALS or (
+        begun.opcode == "custom-call" and not begun.operands
+    )
+    return made is not None and is_new
+
+
+def not_donated_argument(facts: Facts, i: Instruction) -> Instruction | None:
+    """The argument that could be donated, and is copied whole to keep it; None if none is."""
+    at = walk.source(i, opcodes.SAME_VALUE).instruction
+    if at.opcode != "parameter" or not at.computation.is_entry:
+        return None
+    could = {d.parameter for d in facts.memory.donations if d.outcome == "could be donated"}
+    return at if at.parameter_number in could else None
+
+
 def update_copies(facts: Facts) -> Iterator[Finding]:
     """A whole buffer copied in a loop so that a slice of it can be updated."""
     t = facts.table
@@ -199,8 +318,7 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
             " slice of it",
             f"%{i.name} copies {size(i.shape.byte_size)} before %{updates[0].name} writes into"
             " it: something still reads the old value",
-            "read what is needed of the old value before the update, or carry the array through"
-            " the loop untouched and update it last",
+            "read what is needed of the old value before the update",
             share,
             seconds,
             int(moved),
@@ -251,8 +369,7 @@ def converts(facts: Facts) -> Iterator[Finding]:
             f"{' (arguments)' if kind == 'argument' else ''}: {percent(share)} of the"
             f" {'modelled step' if seconds is not None else 'bytes moved'}{took}",
             f"nothing else is done with them there: {names(rows)}",
-            f"keep them in {after} between steps, or convert where they are used so that the"
-            " conversion fuses with the work",
+            f"keep them in {after} between steps, where their update allows it",
             share,
             seconds,
             int(moved),

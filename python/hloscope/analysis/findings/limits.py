@@ -18,7 +18,7 @@ LEAST_PEAK_BYTES = 1 << 20
 # Bytes: below it a transfer is only latency on every chip of chips.toml.
 TINY_TRANSFER = 1 << 16
 # Waiting for gradients is the price of data parallelism; other waiting can often be avoided.
-EXPOSED_SHARE, EXPOSED_GRADIENTS_SHARE = 0.05, 0.15
+EXPOSED_SHARE, EXPOSED_PRICE_SHARE = 0.05, 0.15
 # Waiting for latency is reported only where it is this much of the step …
 LATENCY_SHARE = 0.25
 # … and the step longer than this, in seconds: a host needs as long to launch the next one.
@@ -30,6 +30,8 @@ TRIFLING_WIRE_SHARE = 0.01
 HIDDEN_WIRE_WEIGHT, HIDDEN_WIRE_MOST = 0.1, 0.05
 # Without a chip, half the share of bytes on the wire stands for a share of the step.
 UNMODELLED_WIRE_WEIGHT = 0.5
+# Steps from a collective to what it is made from and used for: a layer has some hundred.
+CAUSE_REACH = 400
 # The partitioner warns of it itself, so it is reported whatever the share.
 FULL_REMATERIALIZATION_SHARE = 0.05
 
@@ -41,6 +43,18 @@ MUCH_FASTER = 1.5
 # Of its time a matmul computes less than this: the chip waits for its operands.
 IDLE_RATE = 0.1
 IDLE_SHARE = 0.1
+# Times that one line's work is done over all devices: less is padding of uneven tiles …
+REDUNDANT_TIMES = 1.5
+# … and the part of a device's heavy FLOPs that this must be.
+REDUNDANT_SHARE = 0.02
+# Steps back from a product to where its operand lost its sharding.
+REDUNDANT_REACH = 12
+# Of the step, spent for one of two values of which one is kept.
+BATCHED_SHARE = 0.2
+# Of the step, in one product of a repeated array …
+REPEATED_SHARE = 0.05
+# … of so many elements: a bias or a mask is repeated for a reason.
+REPEATED_ELEMENTS = 1 << 16
 # Of all FLOPs: from here on recomputation is a choice of memory over time.
 REDONE_SHARE = 0.1
 
@@ -54,6 +68,7 @@ ROOMY_SHARE, ROOMY_WEIGHT = 0.1, 0.2
 FULL_SHARE = 0.5
 # Of the peak.
 PADDING_SHARE = 0.1
+NARROW_COPY_SHARE = 0.1
 RESIDUALS_SHARE = 0.3
 STORED_LARGER_SHARE = 0.05
 # Bytes: negligible on any device, or on a CPU in place of one.
@@ -69,6 +84,12 @@ REORDERED_SHARE_UNMODELLED = 0.08
 # XLA:CPU sometimes lays arrays out for its own kernels, which nobody can change.
 REORDERED_SHARE_IN_LOOP_ON_HOST, REORDERED_SHARE_ON_HOST = 0.05, 0.15
 CONVERTED_SHARE = 0.05
+# A copy that changes nothing: one that costs less is not worth another program.
+WHOLE_COPY_SHARE = 0.05
+# Bytes: the compiler copies scalars and small vectors that loops carry, which nobody can change.
+WHOLE_COPY_BYTES = 1 << 16
+# Of the bytes moved, in values of 64 bits.
+WIDE_BYTES_SHARE = 0.05
 
 # -- the program
 

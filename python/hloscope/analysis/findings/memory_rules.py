@@ -15,7 +15,8 @@ from ..memory.audit import Donation
 from ..text.units import size
 from . import limits
 from .facts import Facts
-from .finding import Finding, percent
+from .finding import Finding, names, percent
+from .layout_rules import is_duplicate, not_donated_argument
 
 
 def not_donated(facts: Facts) -> Iterator[Finding]:
@@ -29,20 +30,38 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
     rows.sort(key=lambda d: -d.bytes)
     shown = ", ".join(f"`{d.argument}`" for d in rows[:3])
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
+    parameters = _parameters(facts, rows)
+    copies = _copies_of(facts, parameters)
+    moved = float(sum(facts.moved[c.index] for c in copies))
+    seconds = None
+    if facts.seconds is not None and copies:
+        seconds = float(sum(facts.seconds[c.index] for c in copies)) or None
+    copied = f", and copied first ({names(copies)})" if copies else ""
     yield Finding(
         "not-donated",
         f"{len(rows):,} argument{'s' if len(rows) > 1 else ''} that the step replaces"
-        f" {'are' if len(rows) > 1 else 'is'} not donated: {size(total)} held twice",
+        f" {'are' if len(rows) > 1 else 'is'} not donated: {size(total)} held twice{copied}",
         f"{shown}{more}: an output of the same shape is computed from each and has memory of"
         " its own",
         "jax.jit(step, donate_argnums=(…)) for the arguments that the caller drops",
-        facts.peak_share(total),
-        None,
+        max(facts.peak_share(total), facts.time_share(seconds, moved) if copies else 0.0),
+        seconds,
         total,
         "peak memory",
-        _parameters(facts, rows),
+        (*parameters, *copies),
         None,
     )
+
+
+def _copies_of(facts: Facts, parameters: tuple[Instruction, ...]) -> list[Instruction]:
+    """Copies of whole arguments that are made only to leave the argument as it was."""
+    t = facts.table
+    rows = [t.instructions[n] for n in t.where("copy").tolist() if facts.moved[n] > 0]
+    if facts.seconds is not None:
+        rows = [i for i in rows if facts.seconds[i.index] > 0]
+    rows = [i for i in rows if is_duplicate(i) and i.shape.byte_size >= limits.WHOLE_COPY_BYTES]
+    wanted = set(parameters)
+    return [i for i in rows if not_donated_argument(facts, i) in wanted]
 
 
 def _parameters(facts: Facts, rows: list[Donation]) -> tuple[Instruction, ...]:
@@ -60,10 +79,26 @@ def _replaces(facts: Facts, donation: Donation) -> bool:
         (p for p in entry.parameters if p.parameter_number == donation.parameter), None
     )
     for p in walk.back(Position(entry.root, tuple(donation.output)), opcodes.SAME_NUMBERS):
+        if parameter is not None and _is_updated_by_loop(p, parameter):
+            return True
         for o in p.instruction.operands if p.instruction.opcode != "tuple" else ():
             if _is_fetched(o, parameter):
                 return _elementwise(facts, p.instruction, o, p.element[0] if p.element else 0)
     return False
+
+
+def _is_updated_by_loop(result: Position, parameter: Instruction) -> bool:
+    """Whether a loop begins with an argument and writes parts of it."""
+    loop = result.instruction
+    body = dict(loop.called).get("body") if loop.opcode == "while" else None
+    if body is None or body.root is None or not loop.operands:
+        return False
+    begun = walk.source(Position(loop.operands[0], result.element), opcodes.SAME_VALUE)
+    if begun.instruction is not parameter:
+        return False
+    through = opcodes.SAME_NUMBERS | opcodes.UPDATES | opcodes.FUSIONS | opcodes.BRANCHES
+    way = walk.back(Position(body.root, result.element), through, inside_fusions=True)
+    return any(p.instruction.opcode in opcodes.UPDATES for p in way)
 
 
 def _is_fetched(value: Instruction, parameter: Instruction | None) -> bool:
@@ -127,7 +162,7 @@ def donated_in_vain(facts: Facts) -> Iterator[Finding]:
         f"{len(rows):,} donated argument{'s' if len(rows) > 1 else ''} could not be used:"
         f" {size(total)} in {shown}{more}",
         f"`{rows[0].argument}`: {why}",
-        "give the output the argument's shape, dtype and sharding, or drop the donation",
+        "give the output the argument's shape, dtype and sharding",
         facts.peak_share(total),
         None,
         total,
@@ -149,7 +184,7 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
         "does-not-fit",
         f"The peak of {size(peak)} does not fit in the {size(chip.memory_bytes)} of a {chip.label}",
         f"largest at the peak: {shown}",
-        "shard or rematerialise the largest of them, or take smaller microbatches",
+        "shard the largest of them over more devices",
         1.0,
         None,
         int(peak - chip.memory_bytes),
@@ -172,7 +207,7 @@ def padding(facts: Facts) -> Iterator[Finding]:
         f"the most in {first.name}: {first.shape.dense_text} takes {size(first.bytes)} for"
         f" {size(first.bytes - first.padding_bytes)} of data, as its last dimensions are filled"
         " up to whole tiles",
-        "put a large dimension last, or merge small trailing dimensions into one",
+        "merge the small dimensions into one, such as [n, 3] into [3 · n]",
         facts.peak_share(total),
         None,
         total,
@@ -183,12 +218,12 @@ def padding(facts: Facts) -> Iterator[Finding]:
 
 
 def replicated_state(facts: Facts) -> Iterator[Finding]:
-    """Optimiser state that every device holds whole, where memory is scarce."""
+    """Optimiser state that every device holds whole, where memory is not plenty."""
     chip = facts.cost.hardware
     peak = facts.memory.peak_bytes
     if (
         chip is None
-        or peak < limits.FULL_SHARE * chip.memory_bytes
+        or peak < limits.ROOMY_SHARE * chip.memory_bytes
         or len(facts.target.devices) < 2
     ):
         return
@@ -221,4 +256,51 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
         "peak memory",
         tuple(v.instruction for v in rows),
         None,
+    )
+
+
+def narrow_copies(facts: Facts) -> Iterator[Finding]:
+    """Parameters that are converted whole and held beside themselves, for a loop over layers."""
+    if facts.made_for_cpu:
+        return  # XLA:CPU widens what it multiplies
+    point = facts.memory.peak_point
+    rows = [
+        c
+        for c in facts.memory.parameter_copies
+        if "type" in c.changes
+        and c.start <= point <= c.end
+        and _is_sliced_in_loop(facts, c.instruction)
+    ]
+    total = sum(c.bytes for c in rows)
+    if not rows or total < max(
+        limits.NARROW_COPY_SHARE * facts.memory.peak_bytes, facts.scarce_bytes
+    ):
+        return
+    shown = ", ".join(f"`{c.argument}`" for c in rows[:3])
+    more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
+    first = rows[0].instruction
+    frame, inferred = facts.line(first)
+    yield Finding(
+        "narrow-copies",
+        f"{size(total)} of the peak are parameters in {first.shape.element_type} beside themselves",
+        f"all layers of {shown}{more} are converted before a loop that uses one layer at a time,"
+        " and held until its end",
+        "",
+        facts.peak_share(total),
+        None,
+        total,
+        "peak memory",
+        tuple(c.instruction for c in rows),
+        frame,
+        inferred,
+    )
+
+
+def _is_sliced_in_loop(facts: Facts, value: Instruction) -> bool:
+    """Whether loops take slices of a value, and nothing else uses it."""
+    through = opcodes.SAME_ORDER | opcodes.LOOPS | opcodes.FUSIONS | {"call"}
+    used = [u.instruction for u in walk.uses(value, through, inside_fusions=True)]
+    runs = facts.cost.execution.runs
+    return bool(used) and all(
+        u.opcode in opcodes.SLICES and runs[u.computation.index] > 1 for u in used
     )

@@ -38,8 +38,7 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
             f"XLA gathers all of {m.shape or 'an array'} to change its sharding",
             f"it knows no direct way from {m.had} to {m.needs}"
             + (f" ({names(rows)})" if rows else ""),
-            "put a with_sharding_constraint between the two whose change it can do in one step"
-            " (move one mesh axis at a time)",
+            "",
             max(limits.FULL_REMATERIALIZATION_SHARE, facts.wire_share(wire, seconds)),
             seconds,
             wire,
@@ -143,8 +142,7 @@ def host_callbacks(facts: Facts) -> Iterator[Finding]:
         "host-callback",
         f"The step calls back into the host {times:,.0f} times",
         f"the devices wait for Python each time: {names(calls)}",
-        "take jax.debug.print, pure_callback and io_callback out of the compiled step, or run"
-        " them every so many steps",
+        "take jax.debug.print, pure_callback and io_callback out of the compiled step",
         limits.CALLBACK_SHARE,
         None,
         None,
@@ -183,8 +181,7 @@ def host_copies(facts: Facts) -> Iterator[Finding]:
         f" {len(rows):,} {word} to or from the host's memory",
         f"{size(total)} a step go over the link to the host: {names(starts)}; the one waited for"
         f" most is of `{source}`",
-        "keep on the device what every step reads, fetch one layer ahead of its use, or leave"
-        " less on the host: its link is a hundred times slower than HBM",
+        "keep on the device what every step reads: the host's link is a hundred times slower",
         share,
         seconds,
         int(total),

@@ -34,8 +34,8 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
         f" pass: {size(total)}",
         f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})",
-        "rematerialise the largest (jax.checkpoint around the loop's body with a policy), or"
-        " shard it: what is stored is what the policy names, in the sharding it has there",
+        "rematerialise the largest (jax.checkpoint around the loop's body): what is stored is what"
+        " a policy names, in the sharding it has there",
         facts.peak_share(total) * limits.RESIDUALS_WEIGHT,
         None,
         total,
@@ -95,12 +95,11 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
 
 
 _ADVICE = {
-    "gathered": "name the value before it is gathered in the checkpoint policy, and constrain its"
-    " sharding once more after the name (with_sharding_constraint), so that the shard is stored",
-    "repeated": "store the value before it is repeated (name that in the checkpoint policy), or let"
-    " the operation broadcast instead of repeating it (an einsum over groups of heads)",
-    "widened": "store the narrow value: convert after the name that the checkpoint policy saves,"
-    " or inside the rematerialised part",
+    "gathered": "name the value before it is gathered in the checkpoint policy, or rematerialise"
+    " the layer (jax.checkpoint), so that the shard is stored",
+    "repeated": "store the value before it is repeated: let the operation broadcast instead (an"
+    " einsum over groups of heads)",
+    "widened": "",
 }
 
 

@@ -25,23 +25,29 @@ from .headline import headline
 
 Rule = Callable[[Facts], Iterable[Finding]]
 
-# What a rule needs from the program: its memory traffic and schedule, or just its operations.
-OPTIMISED, ANY_STAGE = True, False
+# What a rule needs: the program's memory traffic and schedule, those and times on the wire between
+# its devices, or just its operations.
+OPTIMISED, ANY_STAGE, WIRE = "optimised", "any stage", "wire"
 
-RULES: tuple[tuple[str, Rule, bool], ...] = (
-    ("exposed-collective", collective_waits.exposed, OPTIMISED),
+RULES: tuple[tuple[str, Rule, str], ...] = (
+    ("exposed-collective", collective_waits.exposed, WIRE),
     ("reduced-twice", collective_repeats.reduced_twice, ANY_STAGE),
     ("gathered-twice", collective_repeats.gathered_twice, ANY_STAGE),
     ("collective-of-constant", collective_repeats.of_constant, ANY_STAGE),
     ("gathered-then-sliced", collective_slices.gathered_then_sliced, OPTIMISED),
     ("reduced-then-sliced", collective_slices.reduced_then_sliced, OPTIMISED),
-    ("tiny-collectives", collective_waits.tiny, OPTIMISED),
+    ("tiny-collectives", collective_waits.tiny, WIRE),
     ("full-rematerialization", program_rules.full_rematerialization, ANY_STAGE),
     ("layout-copies", layout_rules.copies_and_transposes, OPTIMISED),
+    ("whole-copies", layout_rules.whole_copies, OPTIMISED),
     ("update-copies", layout_rules.update_copies, OPTIMISED),
     ("repeated-converts", layout_rules.converts, OPTIMISED),
     ("wide-matmul", compute_rules.wide_matmuls, ANY_STAGE),
+    ("wide-values", compute_rules.wide_values, OPTIMISED),
+    ("redundant-work", compute_rules.redundant_work, OPTIMISED),
     ("idle-matmul", compute_rules.idle_matmuls, OPTIMISED),
+    ("repeated-operand", compute_rules.repeated_operands, OPTIMISED),
+    ("batched-branches", compute_rules.batched_branches, OPTIMISED),
     ("rematerialisation", compute_rules.rematerialisation, ANY_STAGE),
     ("not-donated", memory_rules.not_donated, OPTIMISED),
     ("donated-in-vain", memory_rules.donated_in_vain, ANY_STAGE),
@@ -50,6 +56,7 @@ RULES: tuple[tuple[str, Rule, bool], ...] = (
     ("residuals", residual_rules.residuals, OPTIMISED),
     ("stored-larger", residual_rules.stored_larger, OPTIMISED),
     ("replicated-state", memory_rules.replicated_state, OPTIMISED),
+    ("narrow-copies", memory_rules.narrow_copies, OPTIMISED),
     ("large-constant", program_rules.large_constants, ANY_STAGE),
     ("unrolled", program_rules.unrolled, ANY_STAGE),
     ("host-callback", program_rules.host_callbacks, ANY_STAGE),
@@ -71,9 +78,10 @@ def findings(module: Module, target: Target | None = None) -> Findings:
 
 def _is_nothing(f: Finding) -> bool:
     """Whether it is too little however small the program: a microsecond, a megabyte."""
-    if f.seconds is not None:
-        return f.seconds < limits.LEAST_SECONDS and f.bytes_of != "peak memory"
-    return f.bytes_of == "peak memory" and f.bytes is not None and f.bytes < limits.LEAST_PEAK_BYTES
+    is_short = f.seconds is not None and f.seconds < limits.LEAST_SECONDS
+    if f.bytes_of == "peak memory" and f.bytes is not None:
+        return f.bytes < limits.LEAST_PEAK_BYTES and (f.seconds is None or is_short)
+    return is_short
 
 
 @per_target
@@ -83,9 +91,14 @@ def _made(module: Module, target: Target) -> Findings:
     rows: list[Finding] = []
     failed: list[str] = []
     unasked: list[str] = []
-    for name, rule, optimised in RULES:
-        if optimised and not facts.is_optimised:
+    wireless: list[str] = []
+    no_wire = facts.no_wire
+    for name, rule, needs in RULES:
+        if needs != ANY_STAGE and not facts.is_optimised:
             unasked.append(name)
+            continue
+        if needs == WIRE and no_wire:
+            wireless.append(name)
             continue
         try:
             rows += [
@@ -97,4 +110,7 @@ def _made(module: Module, target: Target) -> Findings:
             failed.append(f"{name}: {type(error).__name__}: {error}")
     order = [name for name, *_ in RULES]
     rows.sort(key=lambda f: (-round(f.share, 6), order.index(f.rule), f.title))
-    return Findings(tuple(rows), headline(facts), tuple(order), tuple(failed), tuple(unasked))
+    return Findings(
+        tuple(rows), headline(facts), tuple(order), tuple(failed), tuple(unasked),
+        tuple(wireless), no_wire if wireless else "",
+    )  # fmt: skip

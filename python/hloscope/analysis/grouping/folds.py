@@ -10,15 +10,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.labels.families import ID, families
 from ..base.structure import computation_hashes, instruction_hashes, mix, tokens
 from ..base.table import Ints, Table, intern, table
 from .groups import KINDS, GroupTree
+from .layers.repeats import Graph
 
 if TYPE_CHECKING:
     from ...hlo import Module
@@ -26,15 +30,13 @@ if TYPE_CHECKING:
 # Near matches: how many instructions may differ, as a share of the bigger one, and at least.
 NEAR_SHARE = 0.25
 NEAR_COUNT = 6
-# Layers found by repetition do the same work, whatever XLA merged into the first and the last.
-LAYER_SHARE = 0.75
 MIN_MEMBERS = 2
-# From this many on, scopes whose names differ only in a number are levels of one thing.
-LEVELS = 3
+# Calls of one kind differ in the number of a part's products by at most this share of the larger:
+# the first layer's input has no gradient, and XLA splits or merges a few at the ends.
+ALIKE = 0.34
 
 _FOLDABLE = frozenset(KINDS.index(k) for k in ("scope", "component"))
 _NUMBER = re.compile(r"\d+")
-_INDEXES = ("s32", "s64", "u32", "u64", "pred")  # tokens, labels, masks: not weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def folds(module: Module, tree: GroupTree) -> Folds:
     """Classes of equal groups, and runs of equal or nearly equal siblings."""
     t = table(module)
     group_class = classes(t, tree)
-    contents = _Contents(t, tree)
+    contents = _Contents(module, t, tree)
     out: list[Fold] = []
     of_group = np.full(len(tree.parent), -1, np.int64)
     below = tree.children()
@@ -63,9 +65,9 @@ def folds(module: Module, tree: GroupTree) -> Folds:
         foldable = [g for g in children if int(tree.kind[g]) in _FOLDABLE]
         if len(foldable) < MIN_MEMBERS:
             continue
-        for label, members in _runs(foldable, tree, group_class, contents, below):
-            of_group[members] = len(out)
-            out.append(Fold(parent, label, tuple(members)))
+        for fold in _runs(foldable, tree, group_class, contents, below):
+            of_group[list(fold.members)] = len(out)
+            out.append(Fold(parent, fold.label, fold.members))
     return Folds(tuple(out), of_group, group_class)
 
 
@@ -101,16 +103,22 @@ _NESTED = ("scope", "component", "section")
 class _Contents:
     """Multisets of tokens in a group, at any depth of scopes, made on demand."""
 
-    def __init__(self, t: Table, tree: GroupTree) -> None:
+    def __init__(self, module: Module, t: Table, tree: GroupTree) -> None:
         self.table = t
         self.token: NDArray[Any] = tokens(t)
         self.opcode = t.opcode
+        self.labels = tree.label
+        unnamed = [KINDS.index(k) for k in ("component", "section")]
+        self.unnamed = set(np.flatnonzero(np.isin(tree.kind, unnamed)).tolist())
+        self.is_product = np.isin(families(module), [ID["matmul"], ID["convolution"]])
         self.order = np.argsort(tree.group, kind="stable")
         self.bounds = np.searchsorted(tree.group[self.order], np.arange(len(tree.parent) + 1))
         self.children: dict[int, list[int]] = {}
         nested = [KINDS.index(k) for k in _NESTED]
         for g in np.flatnonzero(np.isin(tree.kind, nested)).tolist():
             self.children.setdefault(int(tree.parent[g]), []).append(g)
+        self.depths: dict[int, Ints] = {}
+        self.graphs: dict[int, Graph] = {}
         self.cache: dict[tuple[int, bool], Counter[int]] = {}
 
     def of(self, g: int, shapes: bool = True) -> Counter[int]:
@@ -121,21 +129,60 @@ class _Contents:
             self.cache[g, shapes] = Counter(column[rows].tolist())
         return self.cache[g, shapes]
 
-    def weights(self, g: int) -> Counter[str]:
-        """Shapes of the arguments of ENTRY that it uses: rank 2 or more, no integers."""
-        t = self.table
-        mine = np.concatenate([self._rows(x) for x in self._subtree(g)]).tolist()
-        given = {
-            o
-            for i in mine
-            for o in t.operands.values[t.operands.offsets[i] : t.operands.offsets[i + 1]].tolist()
+    def parts(self, g: int) -> Counter[str]:
+        """How many products each named part of a group has, "" for those in none."""
+        out: Counter[str] = Counter()
+        for child in [g, *self.children.get(g, ())]:
+            own = child == g or child in self.unnamed
+            rows = self._rows(g) if child == g else np.concatenate(
+                [self._rows(x) for x in self._subtree(child)]
+            )  # fmt: skip
+            count = int(self.is_product[rows].sum())
+            if count:
+                out["" if own else _NUMBER.sub("#", self.labels[child])] += count
+        return out
+
+    def on_the_way(self, a: int, b: int, between: list[int]) -> bool:
+        """Whether one of ``between`` needs one of ``a`` and ``b`` and serves the other."""
+        groups = [a, b, *between]
+        products = {g: self._products(g) for g in groups}
+        graph = self._graph(int(self.table.computation[products[a][0]]))
+        bits = {r - graph.first: 1 << n for n, g in enumerate(groups) for r in products[g].tolist()}
+        above = graph.ancestors(bits)
+        needs = {
+            g: reduce(or_, (above[r - graph.first] for r in products[g].tolist()), 0)
+            for g in groups
         }
-        parameter = [o for o in given if t.opcodes[t.opcode[o]] == "parameter"]
-        shapes = [t.shapes[t.shape[o]] for o in parameter]
-        weights = [
-            s for s in shapes if len(s.dimensions) > 1 and not s.dense_text.startswith(_INDEXES)
-        ]
-        return Counter(s.dense_text for s in weights)
+        return any(
+            (needs[x] & first and needs[last] & 1 << n)
+            for n, x in enumerate(between, 2)
+            for first, last in ((1, b), (2, a))
+        )
+
+    def product_shapes(self, g: int) -> Counter[int]:
+        """The shapes that a group's products make."""
+        return Counter(self.table.shape[self._products(g)].tolist())
+
+    def _products(self, g: int) -> Ints:
+        rows = np.concatenate([self._rows(x) for x in self._subtree(g)])
+        return np.asarray(rows[self.is_product[rows]])
+
+    def _graph(self, c: int) -> Graph:
+        if c not in self.graphs:
+            self.graphs[c] = Graph(self.table, c)
+        return self.graphs[c]
+
+    def depth(self, g: int) -> float:
+        """How many products are before the last one of a group."""
+        rows = self._products(g)
+        if not len(rows):
+            return 0.0
+        c = int(self.table.computation[rows[0]])
+        if c not in self.depths:
+            graph = self._graph(c)
+            here = slice(graph.first, graph.first + graph.size)
+            self.depths[c] = np.array(graph.depth(self.is_product[here].tolist()), np.int64)
+        return float(self.depths[c][rows - self.table.first[c]].max())
 
     def _rows(self, g: int) -> Ints:
         return np.asarray(self.order[self.bounds[g] : self.bounds[g + 1]])
@@ -161,109 +208,93 @@ def _runs(
     group_class: Ints,
     contents: _Contents,
     children: list[list[int]],
-) -> list[tuple[str, list[int]]]:
-    out: list[tuple[str, list[int]]] = []
+) -> list[Fold]:
+    """Folds among the groups of one parent, whose number is left open."""
+    out: list[Fold] = []
     by_hint: dict[str, list[int]] = {}
     for g in groups:
         if tree.hint[g]:
             by_hint.setdefault(tree.hint[g], []).append(g)
     for members in by_hint.values():
         if len(members) >= MIN_MEMBERS:
-            out.append((tree.label[members[0]], members))
+            out.append(Fold(-1, tree.label[members[0]], tuple(members)))
     named = [g for g in groups if not tree.hint[g]]
+    with_products = [g for g in groups if contents.parts(g)]
+    place = {g: contents.depth(g) for g in with_products}
     for stem, numbered in _stems([(g, tree.label[g]) for g in named]).items():
-        ordered = [g for _, g in sorted(numbered)]
         numbers = {g: n for n, g in numbered}
-        found_here = all(tree.layer[g] for g in ordered)
-        layers = found_here or all(tree.named[g] for g in ordered)
-        share = LAYER_SHARE if layers else NEAR_SHARE
-        sets, left = _alike(ordered, group_class, contents, share)
-        few = len(ordered) >= LEVELS and 2 * len(left) >= len(ordered) and not layers
-        few = few and _consecutive(sorted(numbers.values()))
-        if few and len({_numbered(g, tree, children) for g in ordered}) == 1:
-            # the user's own numbers say more than what XLA made of each level; stages of three
-            # and of four units are not levels
-            found = _alike(ordered, group_class, contents, LAYER_SHARE, shapes=False)
-            if len(found[0]) == 1 and not found[1]:
-                sets, left = found
-        if layers or len(left) >= LEVELS:  # levels with different resolutions
-            parts: dict[tuple[str, ...], list[int]] = {}
-            for g in left:
-                key = () if layers else _numbered(g, tree, children)
-                parts.setdefault(key, []).append(g)
-            left = []
-            for of in parts.values():
-                more, others = _alike(of, group_class, contents, share, shapes=False)
-                in_turn = [
-                    m
-                    for m in more
-                    if layers or len(m) >= LEVELS or _consecutive([numbers[g] for g in m])
-                ]
-                sets += in_turn
-                left = [*left, *others, *(g for m in more if m not in in_turn for g in m)]
-            most = len(sets) == 1 and len(left) < len(sets[0])
-            if layers and (most or (found_here and not sets)):
-                # XLA may use many more instructions for one level: it is still a layer
-                sets = [[g for g in ordered if g in {*left, *(sets[0] if sets else ())}]]
-        if layers:
-            sets = _of_one_shape(sets, contents)
-        else:
-            sets = _interleaved(sets, contents, numbers)
+        ordered = [g for _, g in sorted(numbered)]
+        layers = [g for g in ordered if g in place]
+        sets = _of_one_kind(layers, contents, with_products, place)
+        sets += _without_products(
+            [g for g in ordered if g not in place], group_class, contents, numbers
+        )
         for members in sets:
             label = stem.replace("\0", _range([numbers[g] for g in members]))
-            if found_here:
+            if all(tree.layer[g] for g in members):
                 label += _inside(members[0], tree, children)
-            out.append((label, members))
+            out.append(Fold(-1, label, tuple(members)))
     return out
 
 
-def _numbered(group: int, tree: GroupTree, children: list[list[int]]) -> tuple[str, ...]:
-    """Labels with a number in a group, without their numbers."""
-    scopes = (tree.label[g] for g in children[group] if KINDS[tree.kind[g]] == "scope")
-    return tuple(sorted(_NUMBER.sub("#", label) for label in scopes if _NUMBER.search(label)))
-
-
-def _consecutive(numbers: list[int]) -> bool:
-    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def _of_one_shape(sets: list[list[int]], contents: _Contents) -> list[list[int]]:
-    """``sets`` of layers, joined where their weights have the same shapes.
-
-    Each may halve its input, and XLA then compiles the larger ones differently.
-    """
-    if len(sets) < 2:
-        return sets
-    by_weights: dict[object, list[int]] = {}
-    for n, members in enumerate(sets):
-        all_have = contents.weights(members[0])
-        for g in members[1:]:
-            all_have &= contents.weights(g)
-        by_weights.setdefault(tuple(sorted(all_have.elements())) or n, []).extend(members)
-    return [sorted(members) for members in by_weights.values()]
-
-
-def _interleaved(
-    sets: list[list[int]], contents: _Contents, numbers: dict[int, int]
+def _without_products(
+    ordered: list[int], group_class: Ints, contents: _Contents, numbers: dict[int, int]
 ) -> list[list[int]]:
-    """``sets``, joined where they alternate and do the same with arrays of other shapes.
+    """Sets of groups that do the same with equal arrays; where such take turns or none are
+    equal, with any arrays."""
+    sets = _alike(ordered, group_class, contents, NEAR_SHARE)[0]
+    ranges = sorted((min(n), max(n)) for n in ([numbers[g] for g in of] for of in sets))
+    if not sets or any(b[0] < a[1] for a, b in pairwise(ranges)):
+        sets = _alike(ordered, group_class, contents, NEAR_SHARE, shapes=False)[0]
+    return sets
 
-    Such are the norms of a model's parameters: one thing, done to each. Sets that follow one
-    another are stages.
+
+def _stages(members: list[int], contents: _Contents) -> list[list[int]]:
+    """Runs of calls whose products have the same shapes, if there are any: stages of a network.
+
+    Levels that all differ, each half as large as the one before, are one fold.
     """
     out: list[list[int]] = []
-    for members in sets:
-        for other in out:
-            turns = sorted([(numbers[g], 0) for g in members] + [(numbers[g], 1) for g in other])
-            alternates = sum(a[1] != b[1] for a, b in pairwise(turns)) > 1
-            same = contents.of(members[0], shapes=False) == contents.of(other[0], shapes=False)
-            if alternates and same:
-                other += members
-                other.sort(key=numbers.__getitem__)
-                break
+    shapes: Counter[int] = Counter()
+    for g in members:
+        mine = contents.product_shapes(g)
+        shared = (mine & shapes).total()
+        if out and shared >= (1 - ALIKE) * min(mine.total(), shapes.total()):
+            out[-1].append(g)
         else:
-            out.append(list(members))
-    return out
+            out.append([g])
+            shapes = mine
+    return out if any(len(part) >= MIN_MEMBERS for part in out) else [members]
+
+
+def _of_one_kind(
+    ordered: list[int], contents: _Contents, siblings: list[int], place: dict[int, float]
+) -> list[list[int]]:
+    """Runs of calls that follow one another and do the same.
+
+    A dense layer and those of experts are no fold, nor are blocks with others between them.
+    ``place`` is when each of the ``siblings`` runs; gradients run from the last to the first.
+    """
+    out: list[list[int]] = []
+    kinds: list[Counter[str]] = []
+    for g in ordered:
+        kind = contents.parts(g)
+        last = out[-1][-1] if out else -1
+        if out and _same_kind(kinds[-1], kind):
+            ends = sorted((place[last], place[g]))
+            between = [x for x in siblings if ends[0] < place[x] < ends[1]]
+            if not between or not contents.on_the_way(last, g, between):
+                out[-1].append(g)
+                continue
+        out.append([g])
+        kinds.append(kind)
+    parts = [stage for part in out for stage in _stages(part, contents)]
+    return [part for part in parts if len(part) >= MIN_MEMBERS]
+
+
+def _same_kind(a: Counter[str], b: Counter[str]) -> bool:
+    """Whether two calls have their products in the same parts, about as many."""
+    return all(abs(a[k] - b[k]) <= max(1, ALIKE * max(a[k], b[k])) for k in a | b)
 
 
 def _inside(layer: int, tree: GroupTree, children: list[list[int]]) -> str:
@@ -278,8 +309,8 @@ def _inside(layer: int, tree: GroupTree, children: list[list[int]]) -> str:
 def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
     """Label with one number cut out → (number, group); each group under its best stem.
 
-    Labels with several numbers, as ``stage1_block0``, all lose the same one: the one that leaves
-    the fewest stems or, if two leave as many, whose neighbours are closer together.
+    Labels with several numbers, as ``stage1_block0``, all lose the same one: the one whose
+    neighbours are closer together or, if two are as close, that leaves the fewest stems.
     """
     options: dict[int, list[tuple[tuple[str, int], str, int]]] = {}
     count: Counter[str] = Counter()
@@ -287,13 +318,13 @@ def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
     for place, (g, label) in enumerate(labels):
         masked = _NUMBER.sub("\0", label)
         for n, m in enumerate(_NUMBER.finditer(label)):
-            if len(m.group()) > 9:
+            if len(m.group()) > 9 or label[: m.start()].endswith(", line "):
                 continue
             stem = f"{label[: m.start()]}\0{label[m.end() :]}"
             options.setdefault(g, []).append(((masked, n), stem, int(m.group())))
             count[stem] += 1
             places.setdefault((masked, n), {}).setdefault(stem, []).append(place)
-    rank = {kind: (-len(of), -_far(of.values())) for kind, of in places.items()}
+    rank = {kind: (-_far(of.values()), -len(of)) for kind, of in places.items()}
     out: dict[str, list[tuple[int, int]]] = {}
     for g, choices in options.items():
         several = [c for c in choices if count[c[1]] >= MIN_MEMBERS]

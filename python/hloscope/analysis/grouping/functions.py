@@ -26,8 +26,8 @@ from ..base.lines.op_name import BACKWARD, CALLED, FORWARD
 from ..base.loops.trips import trip_count
 from ..base.table import Ints, Table, per_module, table
 from .group_nodes import MIN_BOXES, NOTHING, Node, count_boxes
-from .layers.true_calls import own_calls
 from .scopes import inherit
+from .true_calls import own_calls
 
 if TYPE_CHECKING:
     from ...hlo import Module

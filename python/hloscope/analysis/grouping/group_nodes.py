@@ -71,11 +71,16 @@ def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> i
     own = count_boxes(quiet, node.members)
     if len(kept) == 1 and own == 0:
         (only,) = kept
-        if node.kind == "scope":
+        if node.kind == "scope" and _bare(only.label) != _bare(node.label):
             node.label = f"{node.label}/{only.label}"
         node.members = np.sort(np.concatenate([node.members, only.members]))
         node.children = only.children
     return boxes
+
+
+def _bare(label: str) -> str:
+    """A label without its numbers: ``layer_1`` that calls ``layer`` is one name."""
+    return _NUMBER.sub("", label).strip("_ ").lower()
 
 
 def _stem(node: Node) -> str:

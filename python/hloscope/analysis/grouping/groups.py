@@ -35,16 +35,20 @@ from ..base.lines.op_name import (
     LAYER,
     REMAT,
     Path,
+    common,
+    common_to_most,
     relative,
     without_loops,
 )
 from ..base.table import Ints, Table, per_module, table
+from .call_arguments import tell_apart
+from .call_tree import AT_LINE
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify
-from .layers.layers import layers
 from .loop_names import loop_label, loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
+from .outline import outline
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
@@ -59,8 +63,12 @@ KINDS = (
 FLAT = 12
 # Computations that nothing calls, beside ENTRY or in its place.
 BESIDE = 10
+# Single operations and kinds of groups that may stand in a group with calls.
+BESIDE_CALLS = 6
 # A loop's body is the function that most of it comes from.
 MOSTLY = 0.6
+# It is not, if as much as this, compared with what is inside, is of that function elsewhere.
+ELSEWHERE = 0.2
 
 _ROLE_KINDS = {
     "body": "body",
@@ -90,6 +98,7 @@ class GroupTree:
     named: list[bool]  # whether it is a layer that is a scope of the user's
     group: Ints  # one row per instruction: innermost group that holds it
     of_computation: Ints  # one row per computation
+    backward: frozenset[int] = frozenset()  # groups that are the backward pass of something
 
     def children(self) -> list[list[int]]:
         out: list[list[int]] = [[] for _ in self.parent]
@@ -118,12 +127,11 @@ class _TreeBuilder:
         self.plain = plain
         self.t: Table = table(module)
         if not plain:
-            found = layers(module)
+            found = outline(module)
+            self.outline = found
             self.scopes: Scopes = found.scopes
             self.loops = found.loops
-            self.named: dict[int, list[Path]] = {}
-            for run in found.runs:
-                self.named.setdefault(run.stack.computation, []).extend(run.scopes)
+            self.named = found.named
             self.calls = calls(module)
             self.family = families(module)
         self.budget = Budget(len(self.t.instructions))
@@ -235,6 +243,8 @@ class _TreeBuilder:
         if count_boxes(self.quiet, slice(first, last)) <= FLAT:
             return
         self._scope(top, first, last, owner)
+        if self.outline.by_calls:
+            tell_apart(top, self.t)
         simplify(top, self.quiet)
         self._cut(top)
         self._number(top)
@@ -243,6 +253,8 @@ class _TreeBuilder:
         """Puts a trie of scopes with its instructions under ``top``."""
         paths, scope = self.scopes.paths, self.scopes.scope
         base = paths[scope[owner]] if owner >= 0 and scope[owner] >= 0 else ()
+        if self.outline.by_calls and owner >= 0:
+            base = self._function_of(top, first, last, base)
         here = scope[first:last].copy()
         here[self.parameter[first:last]] = -1
         root = self.module.computations[top.computation].root
@@ -254,25 +266,63 @@ class _TreeBuilder:
         held: dict[int, list[Ints]] = {}
         for k, s in enumerate(ids.tolist()):
             end = starts[k + 1] if k + 1 < len(starts) else len(order)
-            path = without_loops(relative(paths[s], base)) if s >= 0 else ()
+            path = self._relative(paths[s], base) if s >= 0 else ()
             node = self._trie_node(trie, path, top)
             held.setdefault(id(node), []).append(order[starts[k] : end] + first)
         for path in self.named.get(top.computation, ()):
-            layer = trie.get(without_loops(relative(path, base)))
+            layer = trie.get(self._relative(path, base))
             if layer is not None and layer is not top:
                 layer.named = True
         for node in trie.values():
             mine = held.get(id(node))
             node.members = np.sort(np.concatenate(mine)) if mine else NOTHING
 
+    def _function_of(self, top: Node, first: int, last: int, around: Path) -> Path:
+        """The call that a loop's body or a branch is: most of it comes from it; else the loop's."""
+        rows = np.arange(first, last)[~self.quiet[first:last]]
+        paths, ids = self.scopes.paths, self.scopes.scope[rows]
+        found = Counter(paths[s] for s in ids[ids >= 0].tolist())
+        whole = common_to_most(found, MOSTLY) if found else ()
+        if whole[: len(around)] != around:
+            return around
+        # jax traces some functions once for all who call them: a loop there is not its caller
+        c = self.t.computation[top.owner]
+        outer = np.arange(self.t.first[c], self.t.first[c] + self.t.size[c])
+        outer = outer[~self.quiet[outer]]
+        beside = Counter(paths[s] for s in self.scopes.scope[outer].tolist() if s >= 0)
+        for n in range(len(around) + 1, len(whole) + 1):
+            base = whole[:n]
+            if AT_LINE not in base[-1]:
+                return around
+            elsewhere = sum(k for path, k in beside.items() if path[:n] == base)
+            inside = sum(k for path, k in found.items() if path[:n] == base)
+            if elsewhere <= ELSEWHERE * inside:
+                break
+        else:
+            return around
+        if AT_LINE in base[-1] and not base[-1].endswith(LAYER):
+            top.label = base[-1].partition(AT_LINE)[0]
+        return base
+
+    def _relative(self, path: Path, base: Path) -> Path:
+        if self.outline.by_calls:
+            shared = len(common([path, base]))
+            # with frames of another call: what jax traced once for all who call it
+            return path[shared:] if shared == len(base) else ()
+        return without_loops(relative(path, base))
+
     def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node) -> Node:
         for n in range(1, len(path) + 1):
             prefix = path[:n]
             if prefix not in trie:
                 name = path[n - 1]
-                label = name.removesuffix(CALLED).removesuffix(LAYER)
+                label = name.partition(AT_LINE)[0].removesuffix(CALLED).removesuffix(LAYER)
                 if name == REMAT:  # jax's word for it
                     label = "recomputed"
+                title = self.outline.titles.get(prefix, "")
+                around = trie[prefix[:-1]].label
+                if name in (FORWARD, BACKWARD) and title and title != around:
+                    label = f"{name} · {title}"
                 trie[prefix] = Node("scope", label, top.computation, path=prefix)
                 trie[prefix[:-1]].children.append(trie[prefix])
         return trie[path]
@@ -281,10 +331,14 @@ class _TreeBuilder:
         """Cuts groups into smaller ones, outer first; then the rest of each, inner first."""
         nodes = [top]
         for node in nodes:  # grows as groups are made
-            cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
+            if not self.outline.by_calls:
+                cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
             nodes.extend(node.children)
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
+        if self.outline.by_calls:
+            self._gather_small(top, nodes)
+            return
         if top.kind == "body" and self._holds_loop(top):
             landmark = (self.flags & LANDMARK) != 0
             gather_loose(
@@ -297,12 +351,25 @@ class _TreeBuilder:
                 gather_loose(top, self.t, self.quiet, landmark, walk)
             gather_flat(top, self.t, self.quiet, landmark, walk)
             around = [n for n in nodes if n is not top and n.kind == "scope"]
-            passes = [n for n in top.children if n.children and n.path[:1] in _PASSES]
+            passes = [n for n in top.children if n.children and n.path[-1:] in _PASSES]
             around = [n for n in around if self._holds_loop(n) or any(n is p for p in passes)]
             stays = landmark & ~np.isin(self.family, _MOVED)
             for node in around:
                 most = AROUND_LOOP if self._holds_loop(node) else PASS
                 gather_loose(node, self.t, self.quiet, stays, walk, most)
+
+    def _gather_small(self, top: Node, nodes: list[Node]) -> None:
+        """Gathers single operations beside calls, so that the calls are what is seen."""
+        landmark = (self.flags & LANDMARK) != 0
+        stays = landmark & ~np.isin(self.family, _MOVED)
+        walk = Walk.of(int(self.t.size[top.computation]))
+        for node in nodes:
+            if node.kind in _NESTED and not node.children and not self._holds_loop(node):
+                continue
+            if node.children or self._holds_loop(node):
+                gather_loose(node, self.t, self.quiet, stays, walk, BESIDE_CALLS)
+            elif node is top and top.kind == "entry":
+                gather_flat(node, self.t, self.quiet, landmark, walk)
 
     def _holds_loop(self, node: Node) -> bool:
         return bool(self.is_loop[node.members].any())
@@ -338,6 +405,7 @@ class _TreeBuilder:
             named=[g.named for g in self.nodes],
             group=self.group,
             of_computation=np.array(self.of_computation, np.int64),
+            backward=frozenset(g.index for g in self.nodes if g.path[-1:] == (BACKWARD,)),
         )
 
     def _mean_index(self, parent: Ints) -> Ints:

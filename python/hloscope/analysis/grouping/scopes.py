@@ -56,10 +56,10 @@ def scopes(module: Module) -> Scopes:
     _early_ones(module, own, paths)
     top = next((n for n, p in enumerate(paths) if p == ()), -2)
     combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
-    scope = _inherit(t, own, combined, top)
+    scope = inherit_scope(t, own, combined, top)
     final = [p if p is not None else () for p in paths]
-    _hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
-    _sink(t, own, scope, final)
+    hoist(t, own, scope, final, combined, (flags(module) & INLINE) != 0)
+    sink(t, own, scope, final)
     _early_inherited(module, own, scope, final)
     return Scopes(tuple(final), scope, (scope >= 0) & (own < 0))
 
@@ -164,7 +164,7 @@ def _within(paths: list[Path], phase: str) -> Mask:
     return np.array([p[:1] == (phase,) for p in paths] + [False], np.bool_)
 
 
-def _hoist(
+def hoist(
     t: Table,
     own: NDArray[np.int64],
     scope: NDArray[np.int64],
@@ -218,7 +218,7 @@ def _to_common(
     scope[moved] = np.array(to, np.int64)[which.reshape(-1)]
 
 
-def _sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]) -> None:
+def sink(t: Table, own: NDArray[np.int64], scope: NDArray[np.int64], paths: list[Path]) -> None:
     """Moves unnamed instructions into the one scope that uses them, in place.
 
     The pieces of a combined collective go to the layers they belong to, instead of being
@@ -248,10 +248,10 @@ def combines(opcode: str) -> bool:
 def inherit(t: Table, own: NDArray[np.int64]) -> NDArray[np.int64]:
     """``own`` with each -1 replaced by that of what it calls, its latest operand or first user."""
     combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
-    return _inherit(t, own, combined, -2)
+    return inherit_scope(t, own, combined, -2)
 
 
-def _inherit(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDArray[np.int64]:
+def inherit_scope(t: Table, own: NDArray[np.int64], combined: Mask, top: int) -> NDArray[np.int64]:
     scope = _from_callees(t, own)
     n = len(scope)
     told = np.zeros(len(t.first), bool)  # elsewhere there is nothing to find

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.labels.families import ID, families
-from ..base.lines.op_name import BACKWARD
 from ..base.loops.trips import multiplicity
 from ..base.table import table
 from .groups import KINDS
@@ -65,7 +64,7 @@ def worth_opening(module: Module, tree: GroupTree) -> NDArray[np.float64]:
     out = worth(module, tree)
     above = _above(tree)
     scope = tree.kind == KINDS.index("scope")
-    late = [s and name == BACKWARD for s, name in zip(scope.tolist(), tree.label, strict=True)]
+    late = [g in tree.backward for g in range(len(tree.label))]
     named = [bool(_UPDATES.match(name)) for name in tree.label]
     updates = [s and n for s, n in zip(scope.tolist(), named, strict=True)]
     model = 1.0 - sum(float(out[g]) for g, yes in enumerate(updates) if yes)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...hlo import Instruction, Shape, Target, opcodes, walk
+from ..base.memory_spaces import memory_space
 from ..text.results import Row
 from .argument_roles import MOVED
+from .donated_copies import SPACE, DonatedCopy, donated_copies
 from .liveness.liveness import Liveness
 from .liveness.values import ARGUMENT, OUTPUT, leaf_span
 
@@ -17,9 +19,11 @@ from .liveness.values import ARGUMENT, OUTPUT, leaf_span
 class Donation(Row):
     """One argument (``parameter`` of ENTRY) and how its memory is reused.
 
-    ``outcome``: "aliased" (the output is in its memory), "donated, unused" (no output could take
-    its memory) or "could be donated" (an output of the same shape has its own memory);
-    ``output`` is the shape index of that output.
+    ``outcome``: "aliased" (the output is in its memory), "aliased, but copied" (the output is
+    written there by copying all of it, or all of the argument is copied before it is updated),
+    "donated, unused" (no output could take its memory) or "could be donated" (an output of the
+    same shape has its own memory); ``output`` is the shape index of that output. ``copies`` are
+    all such copies, with those between memories, which do not make it "copied".
     """
 
     argument: str
@@ -28,7 +32,8 @@ class Donation(Row):
     outcome: str
     output: tuple[int, ...] | None = None
     output_name: str = ""
-    why: str = ""  # reason, if donated without effect
+    why: str = ""  # reason, if donated without effect or copied
+    copies: tuple[DonatedCopy, ...] = ()
 
 
 def audit_donations(live: Liveness, target: Target) -> tuple[Donation, ...]:
@@ -65,7 +70,7 @@ def audit_donations(live: Liveness, target: Target) -> tuple[Donation, ...]:
         size = sum(int(live.size[live.buffer_of[v]]) for v in live.values.nodes(p))
         if number in aliased:
             index = aliased[number][0]
-            out.append(Donation(name, number, size, "aliased", index, _name(result_names, index)))
+            out.append(_aliased(p, name, size, index, _name(result_names, index)))
         elif argument is not None and argument.donated:
             why = _why_in_vain(entry.root.shape, p.shape)
             out.append(Donation(name, number, size, "donated, unused", why=why))
@@ -80,6 +85,21 @@ def audit_donations(live: Liveness, target: Target) -> tuple[Donation, ...]:
         result = _name(result_names, index)
         out.append(Donation(name, number, size, "could be donated", index, result))
     return tuple(out)
+
+
+def _aliased(p: Instruction, name: str, size: int, index: tuple[int, ...], output: str) -> Donation:
+    copies = donated_copies(p, index)
+    number = p.parameter_number or 0
+    inside = [c for c in copies if c.reason != SPACE]
+    if not inside:
+        return Donation(name, number, size, "aliased", index, output, copies=copies)
+    most = max(inside, key=lambda c: c.bytes * c.runs)
+    times = f"{most.runs:,} times" if most.runs > 1 else "once"
+    why = f"%{most.instruction.name} copies all of it {times}"
+    why += f": {most.words}" if most.words else ""
+    if len(inside) > 1:
+        why += f"; {len(inside) - 1:,} more cop{'ies' if len(inside) > 2 else 'y'}"
+    return Donation(name, number, size, "aliased, but copied", index, output, why, copies)
 
 
 def _why_in_vain(results: Shape, shape: Shape) -> str:
@@ -127,7 +147,7 @@ class ParameterCopy(Row):
     instruction: Instruction
     argument: str
     bytes: int
-    changes: str  # "layout", "type", "layout and type", "memory space"
+    changes: str  # "layout", "type", "layout and type", "memory space", "" for a plain copy
     start: int
     end: int
 
@@ -161,12 +181,14 @@ def find_parameter_copies(
         typed = shape.element_type != source.shape.element_type
         moved = _order(shape) != _order(source.shape) or shape.dimensions != source.shape.dimensions
         changes = " and ".join(w for w, on in (("layout", moved), ("type", typed)) if on)
+        if not changes and memory_space(shape) != memory_space(source.shape):
+            changes = "memory space"
         out.append(
             ParameterCopy(
                 i,
                 argument_names.get(a, source.name),
                 int(live.size[b]),
-                changes or "memory space",
+                changes,
                 int(live.start[b]),
                 int(live.end[b]),
             )

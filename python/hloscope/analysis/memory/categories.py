@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Target
+from ...hlo import Instruction, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, is_collective, split
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
 from .argument_roles import BY_USE, STATE, argument_roles, moves_only
@@ -71,7 +71,7 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
     last_use = last_use_phase(live, phase)
     for b in temps[np.argsort(live.start[temps], kind="stable")].tolist():
         i = module.instructions[int(live.defined_by[b])]
-        made = int(phase[i.index])
+        made = int(phase[_computed_by(i).index])
         moved = _moved(live, b)
         if moved is not None and live.kind[moved] == ARGUMENT:
             out[b], sources[b] = COPIED, BY_USE
@@ -90,6 +90,11 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
         elif made == REMATERIALISED:
             out[b] = REMAT
     return out, sources
+
+
+def _computed_by(i: Instruction) -> Instruction:
+    """What computed a buffer's value: a move to other memory is named after what needs it there."""
+    return walk.source(i, opcodes.SAME_NUMBERS | opcodes.FUSIONS).instruction
 
 
 def _only_moves(opcode: str) -> bool:

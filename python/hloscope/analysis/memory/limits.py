@@ -24,6 +24,3 @@ RECOMPUTE_INSTRUCTIONS = 64
 # Buffers visited to find whether an argument is updated: the optimiser's own work on one array is
 # far less.
 UPDATE_BUFFERS = 4096
-
-# Share of the peak above which constants have a line of their own in the table.
-MENTIONED_SHARE = 0.01

@@ -12,7 +12,7 @@ Four peaks of the device's main memory, each labelled; ``spaces`` has those of o
 ``peak_bytes`` is the best of them plus the program's constants:
 
 * ``simulated_bytes``: the timeline's highest point, with arguments and outputs held throughout.
-  Heap fragmentation, and the program with its constants, are extra.
+  The program with its constants is extra; so is heap fragmentation, except on TPU.
 * ``allocated_bytes``: arguments + outputs + temporaries - aliases, of XLA's ``memory_analysis``.
 * ``assigned_bytes``: sum of XLA's allocations, exact, if the buffer assignment is known.
 * ``xla_peak_bytes``: ``peak_memory_in_bytes`` as XLA reports it. On CPU it leaves out all
@@ -36,20 +36,17 @@ from ..base.dialects import needs_hlo
 from ..base.lines.frames import own_line
 from ..base.lines.lines import lines, said
 from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
-from ..base.memory_tiling import storage_bytes
 from ..base.phases.phases import PHASES, phases
-from ..base.table import per_target
+from ..base.table import per_devices
 from ..comms.partitions import whose
-from ..cost.assumptions import IMMEDIATE_ELEMENTS
 from ..cost.pause import uncollected
-from ..cost.runs import Role
 from ..grouping.scopes import scopes
 from ..text.results import Row, Rows
 from ..text.units import grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
-from .limits import MENTIONED_SHARE, POINTER_BYTES, TPU_RESULT_TABLE_BYTES
+from .limits import POINTER_BYTES, TPU_RESULT_TABLE_BYTES
 from .lines import buffer_frames
 from .liveness.liveness import KINDS, Liveness
 from .liveness.simulate import simulate
@@ -180,20 +177,16 @@ class Memory(Rows[LiveValue]):
         The device holds them as long as the program is loaded. Constants of a few elements are
         left out: they are immediates of the code.
         """
-        calls = self.liveness.values.calls
-        reducers = {e.callee for e in calls.edges if e.role is Role.REDUCER}
-        return sum(
-            storage_bytes(i.shape)
-            for c in self.module.computations
-            if calls.executed[c.index] or c.index in reducers
-            for i in c.instructions
-            if i.opcode == "constant" and i.shape.elements > IMMEDIATE_ELEMENTS
-        )
+        live = self.liveness
+        there = live.is_loaded & np.isin(live.space, self.main_spaces)
+        return int(live.size[there].sum())
 
     @property
     def simulated_bytes(self) -> int:
-        """Highest point of the timeline, plus tuple index tables and heap padding."""
-        return int(self.timeline.max(initial=0)) + self.table_bytes + self.heap_padding_bytes
+        """Highest point of the timeline without constants, plus tuple index tables and heap
+        padding: what XLA allocates for a run."""
+        highest = int(self.timeline.max(initial=0)) - self.constant_bytes
+        return highest + self.table_bytes + self.heap_padding_bytes
 
     @cached_property
     def assigned_bytes(self) -> int | None:
@@ -473,8 +466,6 @@ def _text(memory: Memory, rows: int = 12) -> str:
     if memory.xla_peak_bytes is not None and memory.peak_bytes != memory.xla_peak_bytes:
         note = memory.xla_peak_note
         out.append(f"  XLA's peak_memory_in_bytes {memory.xla_peak_bytes:,} B{note}")
-    if memory.constant_bytes > MENTIONED_SHARE * memory.peak_bytes:
-        out.append(f"  {size(memory.constant_bytes)} of it constants")
     for s in memory.spaces[1:]:
         out.append(f"  {s.name} {size(s.peak_bytes)} ({s.peak_bytes:,} B, {s.source})")
     if at is not None:
@@ -513,7 +504,7 @@ def _tables(shape: Shape) -> int:
     return POINTER_BYTES * len(shape.tuple_shapes) + sum(_tables(s) for s in shape.tuple_shapes)
 
 
-@per_target
+@per_devices
 def analysed(module: Module, target: Target) -> Memory:
     """``analyse``, computed once per module and target."""
     return analyse(module, target)

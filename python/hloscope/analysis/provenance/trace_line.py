@@ -7,7 +7,7 @@ That is inferred, and the result says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from ..text.units import printed
 
 if TYPE_CHECKING:
     from ..passes.passes import Passes
-    from .fates.fate import Fates
+    from .fates.fate import Fate, Fates
 
 
 def parse_place(place: str) -> tuple[str, int]:
@@ -32,6 +32,23 @@ def at_line(frames: Sequence[StackFrame], place: str) -> bool:
     """Whether a stack goes through a line."""
     file, line = parse_place(place)
     return any(f.line == line and _same_file(f.file, file) for f in frames)
+
+
+def fates_at_line(
+    rows: Sequence[Fate], frames: Mapping[int, Sequence[StackFrame]], place: str
+) -> tuple[Fate, ...]:
+    """The fates of all that a line wrote: its operations, and those of the functions it calls.
+
+    Functions of a library have no lines of the person's, such as ``jnp.where`` and
+    ``jax.nn.relu``; one that several lines call counts for each.
+    """
+    mine = {r.operation.number for r in rows if at_line(frames.get(r.operation.number, ()), place)}
+    while True:
+        called = {r.operation.callee for r in rows if r.operation.number in mine} - {""}
+        more = {r.operation.number for r in rows if r.operation.function in called} - mine
+        if not more:
+            return tuple(r for r in rows if r.operation.number in mine)
+        mine |= more
 
 
 def _same_file(path: str, asked: str) -> bool:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from ..text.results import Row, Rows, columns
-from ..text.units import UNKNOWN, duration, grid, printed, quantity, size
+from ..text.units import ONE_TRIP, UNKNOWN, duration, grid, printed, quantity, size
 
 _MOST_CALLS = 12  # runs of calls of one program that are printed
 
@@ -20,7 +20,8 @@ class ProgramRow(Row):
     values are None if unknown. ``runs`` counts calls on a device during a trace, ``seconds`` is
     the mean length of one, ``op_seconds`` the time of its operations in the whole trace, the
     mean over the devices that ran some. FLOPs and bytes are lower bounds if ``is_lower_bound``
-    (a loop's trip count is unknown), upper bounds if ``is_upper_bound`` (branches differ).
+    (a loop's trip count is unknown), upper bounds if ``is_upper_bound`` (branches differ), and
+    no bound if ``is_one_trip`` (of a loop that may run 0 times).
     """
 
     name: str
@@ -39,6 +40,7 @@ class ProgramRow(Row):
     seconds: float | None = None
     op_seconds: float | None = None
     problem: str = ""
+    is_one_trip: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -81,7 +83,8 @@ class Programs(Rows[ProgramRow]):
         measured = figure == "seconds"
         low = len(known) < len(ran) or (not measured and any(r.is_lower_bound for r, _ in ran))
         high = not measured and any(r.is_upper_bound for r, _ in ran)
-        if not known or (low and high):
+        once = not measured and any(r.is_one_trip for r, _ in ran)
+        if not known or (low and high) or once:
             return None, ""
         return sum(known), "≥" if low else "≤" if high else ""
 
@@ -130,8 +133,10 @@ class Programs(Rows[ProgramRow]):
 
     def _cells(self, k: int, header: list[str]) -> list[str]:
         r = self.rows[k]
-        of = " (global)" if r.shapes == "global" else ""
+        of = globally = " (global)" if r.shapes == "global" else ""
         bound = "≥ " * r.is_lower_bound + "≤ " * r.is_upper_bound
+        once = f" {ONE_TRIP}" * r.is_one_trip
+        of = once + of
         cells = {
             "program": r.name + (" *" if k == self.chosen else ""),
             "N": UNKNOWN if r.number is None else str(r.number),
@@ -139,8 +144,8 @@ class Programs(Rows[ProgramRow]):
             "instructions": UNKNOWN if r.instructions is None else f"{r.instructions:,}",
             "FLOPs": bound + quantity(r.flops, "FLOP") + of,
             "accessed": bound + size(r.bytes_accessed) + of,
-            "wire": bound * bool(r.wire_bytes) + size(r.wire_bytes),
-            "peak": size(r.peak_bytes) + of,
+            "wire": bound * bool(r.wire_bytes) + size(r.wire_bytes) + once * bool(r.wire_bytes),
+            "peak": size(r.peak_bytes) + globally,
             "modelled": duration(r.modelled_seconds),
             "calls": UNKNOWN if r.runs is None else f"{r.runs:,}",
             "a call": duration(r.seconds),

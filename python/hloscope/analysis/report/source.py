@@ -91,7 +91,8 @@ class Source(Rows[SourceLine]):
     unattributed: Figures  # of instructions without a line
     has_seconds: bool
     sources: dict[str, str]
-    unknown: dict[str, int]  # figure → number of operations without a known value: in no sum
+    # Figure → number of operations without a known value: in no sum, but the bounds of times are.
+    unknown: dict[str, int]
 
     @cached_property
     def own_lines(self) -> tuple[SourceLine, ...]:
@@ -147,6 +148,10 @@ class Source(Rows[SourceLine]):
             )
             for x in self.own_lines[:20]
         ]
+        more = len(self.own_lines) - len(rows)
+        if more > 0:
+            lines = f"and {more:,} more line{'s' * (more > 1)}"
+            rows.append((lines, "", "", "", "", "", "all of them: .lines"))
         lost = self.unattributed
         rows.append(
             (
@@ -164,10 +169,12 @@ class Source(Rows[SourceLine]):
             made = grid((*head[:-2], head[-1]), [(*r[:-2], r[-1]) for r in rows])
         else:
             made = grid(head, rows)
-        left_out = [
-            f"{_CALLED[k]} of {n:,} operation{'s' * (n > 1)}" for k, n in self.unknown.items()
-        ]
+        of = {k: f"{n:,} operation{'s' * (n > 1)}" for k, n in self.unknown.items()}
+        left_out = [f"{_CALLED[k]} of {words}" for k, words in of.items() if k != "seconds"]
         said = [f"left out, being unknown: {', '.join(left_out)}"] if left_out else []
+        if "seconds" in of:
+            unknown = of["seconds"]
+            said.append(f"modelled time of {unknown} is unknown: at least what its bytes take")
         return "\n".join([*made, *said])
 
     def _share(self, x: SourceLine) -> str:
@@ -193,7 +200,8 @@ def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     """Sums the figures of ``cost`` and ``memory`` over source lines."""
     frames, _ = module.source_frames()
     frame, flops = cost_lines(module, cost)
-    guessed = lines(module).inferred
+    known = lines(module)
+    guessed = known.inferred & (frame == known.frame)
     columns = _columns(module, cost, flops)
     stacks = _Stacks(frames)
     count = len(frames.frames) + 1
@@ -229,7 +237,7 @@ def _unknown(cost: Cost) -> dict[str, int]:
     ran = cost.is_unit & (cost.runs > 0)
     columns = {"flops": cost.flops, "bytes_accessed": cost.bytes, "wire_bytes": cost.wire}
     if cost.roofline is not None:
-        columns["seconds"] = cost.roofline.step_seconds
+        columns["seconds"] = cost.roofline.seconds
     counts = {name: int(np.isnan(columns[name][ran]).sum()) for name in FIGURES if name in columns}
     return {name: n for name, n in counts.items() if n}
 

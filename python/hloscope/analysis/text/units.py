@@ -110,6 +110,17 @@ def spanned(least: float, most: float, write: Callable[[float], str]) -> str:
     return high if low == high else f"{low} – {high}"
 
 
+ONE_TRIP = "(1 trip)"
+ONE_TRIP_MEANS = (
+    "a loop of unknown trip count is counted once; it may run more often, or not at all"
+)
+
+
+def marked(text: str, *, is_least: bool, is_one_trip: bool) -> str:
+    """A figure with what it is: "≥ 28 KiB", a lower bound; "28 KiB (1 trip)", no bound."""
+    return f"{text} {ONE_TRIP}" if is_one_trip else f"≥ {text}" if is_least else text
+
+
 def printed(lines: Iterable[str]) -> str:
     """Lines as one text; names are escaped, so that none breaks a line."""
     return "\n".join(map(printable, lines))

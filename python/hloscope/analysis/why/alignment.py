@@ -146,6 +146,13 @@ class Alignment:
         if not fits or (len(fits) == 1 and i.opcode not in _GLUE):
             return fits[0] if fits else None
         given = [[self._of[s.index] for s in self.sources(o)] for o in i.operands]
+        exact = [
+            c for c in fits if c.operands and all(
+                any(o is g for g in found) for o, found in zip(c.operands, given, strict=False)
+            )
+        ]  # fmt: skip
+        if len(exact) == 1 and exact[0].index not in self._taken:
+            return exact[0]
         scores = [
             sum(
                 any(_same(o, g) for g in found) for o, found in zip(c.operands, given, strict=False)

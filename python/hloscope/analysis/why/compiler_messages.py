@@ -20,8 +20,8 @@ from ...hlo.collective_kinds import kind_of
 from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.specs import Spec, axis_of, spec_of
 from ...hlo.texts.places import whole_place
-from ..base.table import NO_TARGET, per_target
-from ..comms.collectives import collectives
+from ..base.table import NO_TARGET, per_devices
+from ..comms.collectives import listed
 from ..comms.spec_text import spec_words
 from ..text.results import Row
 from .provenance_origins import line_of
@@ -82,7 +82,7 @@ def compiler_messages(module: Module, target: Target | None = None) -> tuple[Com
     return _made(module, target if target is not None else NO_TARGET)
 
 
-@per_target
+@per_devices
 def _made(module: Module, target: Target) -> tuple[CompilerMessage, ...]:
     if not target.compiler_messages:
         return ()
@@ -143,7 +143,7 @@ def _instructions(
     places = {_place(i) for i in (op, *op.users) if i.op_name}
     elements = op.shape.elements
     out: list[int] = []
-    for row in collectives(module, target):
+    for row in listed(module, target):
         if not kind_of(row.kind).gathers or not row.inserted or row.axes is None:
             continue
         sizes = [math.prod(parse_shape(p.shape).dimensions) for p in row.parts]

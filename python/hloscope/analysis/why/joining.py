@@ -214,6 +214,9 @@ class Joining:
     def _one(self, row: Collective, pool: list[Instruction]) -> list[Instruction]:
         elements = sum(_count(p.shape) for p in row.parts)
         fits = [i for i in pool if _elements(i, row.kind) == elements]
+        kind = kind_of(row.kind)
+        if not fits and row.op_name and kind.reduces and kind.scatters:  # of padded shares
+            fits = [i for i in pool if _place(i) == self._row_place(row)]
         channel = row.instruction.attribute("channel_id")
         exact = [i for i in fits if channel and i.attribute("channel_id") == channel]
         named = [i for i in exact if _place(i) == self._row_place(row)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cached_property
 
 from ...hlo import Instruction, Module, opcodes, walk
 from ...hlo.collective_kinds import KINDS, is_collective, kind_of, split
@@ -22,15 +23,16 @@ from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.specs import Spec, axis_of, spec_of, tile_count
 from ..comms.collectives import is_inserted
 from ..comms.spec_text import spec_words
-from .alignment import Alignment, place
+from .alignment import Alignment, Place, place
 from .provenance_causes import Cause, summed_dimensions
-from .provenance_origins import ShardingOrigins
+from .provenance_origins import ShardingOrigins, is_constraint
 
 REDUCTIONS = tuple(k.name for k in KINDS.values() if k.reduces)
 _COMBINED = {
     "add": "summed", "maximum": "maximum", "minimum": "minimum", "multiply": "product",
     "and": "all of it", "or": "any of it", "xor": "parity",
 }  # fmt: skip
+_REARRANGES = (opcodes.MOVES - opcodes.SAME_SHAPE) | {"gather", "reduce-window"}
 _CARRIES = opcodes.CONTROL | {"tuple"}
 
 
@@ -44,6 +46,15 @@ class Partitioned:
         self.collectives = [i for i in after.instructions if is_collective(i.opcode)]
         self.groups = {i.index: device_groups(i, replicas, partitions) for i in self.collectives}
         self._causes: dict[int, list[Cause]] = {}
+
+    @cached_property
+    def _places(self) -> dict[Place, list[Instruction]]:
+        """Ops before partitioning by name and lines, which what is made for them has too."""
+        out: dict[Place, list[Instruction]] = {}
+        for op in self.before.instructions:
+            if op.op_name and op.opcode not in opcodes.BUNDLES | opcodes.GIVEN:
+                out.setdefault(place(op.op_name, op.frames), []).append(op)
+        return out
 
     def kind(self, i: Instruction) -> str:
         return (split(i.opcode) or ("", ""))[0]
@@ -165,14 +176,68 @@ class Partitioned:
             op = _maker(value)
             if op.opcode not in _CARRIES | {"parameter"} and self._is_own(i, s, value, axes):
                 return [self._own_result(op, axes)]
+        moved = [v for _, v in values]
+        takers = [(self.alignment.of(user), k) for user, k in self.alignment.users(i)]
+        at = place(i.op_name, i.frames)
         out: list[Cause] = []
-        for user, k in self.alignment.users(i):
-            taker = self.alignment.of(user)
+        if not any(t is not None and place(t.op_name, t.frames) == at for t, _ in takers):
+            out = self._rearranged(i, moved, axes)
+        for taker, k in takers if not out else ():
             if taker is not None and k < len(taker.operands):
-                out += self._needed(taker, k, axes)
+                out += self._needed(*self._nearest(taker, k, moved, axes), axes, self.kind(i))
         if not out:
             out = [c for _, v in values for c in self._output(i, v, axes)]
         return _once(out)
+
+    def _nearest(
+        self, op: Instruction, at: int, values: list[Instruction], axes: frozenset[str]
+    ) -> tuple[Instruction, int]:
+        """The op itself, or one before it that shifts a value along a dimension cut by the axes.
+
+        Such an op has no local part: what the partitioner made of it leads on to ``op``.
+        """
+        for p in walk.back(op.operands[at], _REARRANGES):
+            made = p.instruction
+            if made in values:
+                break
+            if made.opcode in _REARRANGES:
+                k = next((k for k, o in enumerate(made.operands) if o in values), None)
+                if k is not None and self._crosses(made, made.operands[k], axes):
+                    return made, k
+        return op, at
+
+    def _crosses(self, op: Instruction, value: Instruction, axes: frozenset[str]) -> bool:
+        """Whether an op moves elements along a dimension of the value that the axes cut."""
+        spec = self.origins.spec(value) or ()
+        cut = [d for d, dim in enumerate(spec) if axes & set(map(axis_of, dim))]
+        if op.shape.rank != value.shape.rank:
+            return False
+        named = {int(n) for n in (op.attribute("dimensions") or "").strip("{}").split(",") if n}
+        sizes = zip(op.shape.dimensions, value.shape.dimensions, strict=True)
+        resized = {d for d, (now, was) in enumerate(sizes) if now != was}
+        moved = resized | (named if op.opcode == "reverse" else set())
+        return bool(moved & set(cut))
+
+    def _rearranged(
+        self, i: Instruction, values: list[Instruction], axes: frozenset[str]
+    ) -> list[Cause]:
+        """Causes by the op of this name that puts elements of one of the values elsewhere.
+
+        Of a shift or a slice across the tiles of a sharded dimension the partitioner makes other
+        ops, so none that takes what moves is the op's own local part.
+        """
+        out = []
+        for op in self._places.get(place(i.op_name, i.frames), ()):
+            if op.opcode not in _REARRANGES:
+                continue
+            for k in opcodes.data_operands(op.opcode, len(op.operands)):
+                held = walk.back(op.operands[k], opcodes.PART_OF_ONE)
+                if not self._crosses(op, op.operands[k], axes):
+                    continue
+                if op in values or any(p.instruction in values for p in held):
+                    out += self._needed(op, k, axes, self.kind(i))
+        each = {(c.op.opcode, c.had, c.needs, c.axes and c.axes[0][2]): c for c in out}
+        return list(each.values())[:1] if len({c.op.opcode for c in out}) == 1 else out[:1]
 
     def _is_own(
         self, i: Instruction, local: Instruction, value: Instruction, axes: frozenset[str]
@@ -194,14 +259,20 @@ class Partitioned:
         after = self.origins.spec(op)
         operand = next((o for o in op.operands if self._cut(o) & axes), None)
         operand = operand or (op.operands[0] if op.operands else op)
+        if not axes & (self._cut(operand) | self._cut(op)):  # a step that the partitioner devised
+            axes = axes | self._cut(operand)
         said = [(a, "operand", operand) for a in sorted(self._cut(operand) & axes)]
+        if axes - self._cut(op):
+            said.append(("", "result", op))
         said += [(a, "result", op) for a in sorted(self._cut(op) & axes)]
         needs = f"computed piece by piece, then moved; result {spec_words(after)}"
         had = spec_words(self.origins.spec(operand))
         return Cause(op, operand, had, needs, tuple(said), is_own_result=True)
 
-    def _needed(self, op: Instruction, at: int, axes: frozenset[str]) -> list[Cause]:
-        """``op`` needs its operand number ``at`` in another sharding."""
+    def _needed(
+        self, op: Instruction, at: int, axes: frozenset[str], kind: str = ""
+    ) -> list[Cause]:
+        """``op`` needs its operand number ``at`` in another sharding, or its neighbours' parts."""
         value = op.operands[at]
         before = self.origins.spec(value)
         if before is None:
@@ -212,13 +283,31 @@ class Partitioned:
             return self._carried(op, at, before, said, axes)
         after = self.origins.spec(op)
         had = spec_words(before)
-        if op.opcode == "copy":
+        gathers = bool(kind) and kind_of(kind).gathers
+        shifts = kind and not gathers and op.opcode not in ("copy", "dot")
+        dims = _kept(before, after, axes) if shifts else ()
+        if dims:
+            which = f"dimension {dims[0]}" if len(dims) == 1 else f"dimensions {list(dims)}"
+            needs = f"elements of {which} that other devices hold; result {spec_words(after)}"
+            return [Cause(op, value, had, needs, tuple(said))]
+        moved = _moved_axes(before, after)
+        if not gathers and not axes >= moved and op.shape.dimensions == value.shape.dimensions:
+            # a step of a move of several: all axes that change places account for it
+            said = [(axis_of(a), "operand", value) for dim in before for a in dim]
+            said = [s for s in said if s[0] in axes | moved]
+            axes = axes | moved
+        elif not axes & self._cut(value):  # a step that the partitioner devised
+            said = [(axis_of(a), "operand", value) for dim in before for a in dim]
+            axes = axes | self._cut(value)
+        left_out = axes - self._cut(op)
+        fixed = bool(left_out) or op.opcode == "copy"
+        if fixed:
             said.append(("", "result", op))
         said += [(a, "result", op) for a in sorted(self._cut(op) & axes)]
         if op.opcode == "copy":
             return [Cause(op, value, had, f"needed as {spec_words(after)}", tuple(said))]
         needs = f"result {spec_words(after)}"
-        if not axes <= {a for a, _, _ in said}:
+        if not axes <= {a for a, _, _ in said} and not self.origins.fixed_by(op):
             needs = f"moved for it, laid out as the partitioner chose; {needs}"
         return [Cause(op, value, had, needs, tuple(said))]
 
@@ -234,13 +323,43 @@ class Partitioned:
         value = op.operands[at]
         if op is op.computation.root and op.computation.is_entry:
             return self._returned(value, at, self._element(op, at, value), before, said)
-        takes = next((u for u in op.users if u.opcode in _CARRIES), op)
+        takes = next((u for u in op.users if u.opcode in _CARRIES), None)
+        if takes is None and op is op.computation.root:
+            takes = next(iter(self.before.call_sites(op.computation)), None)
         after = self._element(op, at, value)
         if after is None:
             return []
-        said += [(axis_of(a), "result", value) for dim in after for a in dim if axis_of(a) in axes]
+        held = self._held(takes, at) or value
+        said += [(axis_of(a), "result", held) for dim in after for a in dim]
+        changed = axes | _moved_axes(before, after)
+        said = [s for s in said if s[0] in changed]
+        if changed - {axis_of(a) for dim in after for a in dim} and takes is not None:
+            said += [("", "result", c) for c in self._fixing(takes, at, before)]
         needs = f"carried as {spec_words(after)}"
-        return [Cause(takes, value, spec_words(before), needs, tuple(dict.fromkeys(said)))]
+        return [Cause(takes or op, value, spec_words(before), needs, tuple(dict.fromkeys(said)))]
+
+    def _held(self, takes: Instruction | None, at: int) -> Instruction | None:
+        """The element of a loop or a branch that holds what its tuple has at a place."""
+        if takes is None:
+            return None
+        if not takes.shape.is_tuple:
+            return takes
+        bodies = [c for role, c in takes.called if role == "body"]
+        readers = (*takes.users, *(u for c in bodies for p in c.parameters for u in p.users))
+        return next((u for u in readers if u.tuple_index == at), None)
+
+    def _fixing(self, takes: Instruction, at: int, before: Spec) -> list[Instruction]:
+        """Constraints on what a loop or a branch returns which leave out an axis of ``before``."""
+        out = []
+        for role, called in takes.called:
+            root = called.root if role != "condition" else None
+            if root is None:
+                continue
+            end = root.operands[at] if root.opcode == "tuple" and at < len(root.operands) else root
+            spec = self.origins.spec(end)
+            if is_constraint(end) and spec is not None and _left_out(before, spec):
+                out.append(end)
+        return out
 
     def _output(self, i: Instruction, value: Instruction, axes: frozenset[str]) -> list[Cause]:
         """No op takes it: the program returns it."""
@@ -305,6 +424,29 @@ def _maker(value: Instruction) -> Instruction:
     """The op that made a value, or the tuple of which it is an element."""
     made = walk.source(value, ()).instruction
     return value if made.opcode in opcodes.CONTROL | {"parameter"} else made
+
+
+def _moved_axes(before: Spec, after: Spec | None) -> frozenset[str]:
+    """Axes that shard another dimension afterwards, or none."""
+    was = {(axis_of(a), d) for d, dim in enumerate(before) for a in dim}
+    now = {(axis_of(a), d) for d, dim in enumerate(after or ()) for a in dim}
+    return frozenset(a for a, _ in was ^ now) if after is not None else frozenset()
+
+
+def _left_out(before: Spec, after: Spec) -> bool:
+    """Whether an axis does not shard a dimension any more that it sharded before."""
+    return any(
+        set(map(axis_of, b)) - set(map(axis_of, a)) for b, a in zip(before, after, strict=False)
+    )
+
+
+def _kept(before: Spec, after: Spec | None, axes: frozenset[str]) -> tuple[int, ...]:
+    """Dimensions that the axes shard before and after; () if any shards another one."""
+    if after is None or len(before) != len(after):
+        return ()
+    was = {(a, d) for d, dim in enumerate(before) for a in map(axis_of, dim) if a in axes}
+    now = {(a, d) for d, dim in enumerate(after) for a in map(axis_of, dim) if a in axes}
+    return tuple(sorted({d for _, d in was})) if was == now and was else ()
 
 
 def _once(causes: Iterable[Cause]) -> list[Cause]:

@@ -22,10 +22,11 @@ from ...hlo.shardings.specs import axis_of
 from ...hlo.texts.places import whole_place
 from ...readers.stablehlo.shardy_dump import ShardyDump, read_shardy_dump
 from ..base.lines.op_name import is_autodiff
+from ..base.lines.rules import with_rule
 from ..base.operands import ValueSource
-from ..base.table import per_target
+from ..base.table import per_devices
 from ..comms.collective import Collective
-from ..comms.collectives import Collectives, collectives
+from ..comms.collectives import Collectives, listed
 from .alignment import full_name, place
 from .by_metadata import ByMetadata
 from .compiler_messages import compiler_messages
@@ -43,21 +44,40 @@ def reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
     return _reasons(module, target)
 
 
-@per_target
+@per_devices
 def _reasons(module: Module, target: Target) -> tuple[Why | None, ...]:
-    rows = collectives(module, target)
+    rows = listed(module, target)
     if target.before_partitioning is None:
         return (None,) * len(rows)
     answers = Provenance(target, rows)
+    if target.asked_lines is not None:  # tables have the card's line
+        return tuple(answers.why(row) for row in rows)
     return tuple(_beside_row(answers.why(row), row) for row in rows)
+
+
+def asked_lines(module: Module, target: Target) -> tuple[tuple[StackFrame, ...], ...]:
+    """For each collective the line of its card and its callers, if tables have another; else ()."""
+    rows = listed(module, target)
+    return tuple(map(_asked_at, reasons(module, target), rows))
+
+
+def _asked_at(card: Why | None, row: Collective) -> tuple[StackFrame, ...]:
+    if card is None or not card.is_known or not card.line or card.line == row.line:
+        return row.asked
+    return tuple(map(_frame, (card.line, *card.callers)))
+
+
+def _frame(place: str) -> StackFrame:
+    file, _, line = place.rpartition(":")
+    return StackFrame(file, int(line))
 
 
 def explain(module: Module, target: Target, row: Collective) -> Why:
     """The card of one collective of the module, with the compiler's messages about it."""
-    rows = collectives(module, target)
+    rows = listed(module, target)
     card = reasons(module, target)[row.index]
     if card is None:
-        card = _beside_row(Provenance(target, rows).why(row), row)
+        card = _beside_row(Provenance(target, rows).why(rows[row.index]), row)
     members = set(row.members)
     said = (m for m in compiler_messages(module, target) if members & set(m.instructions))
     return replace(card, collective=f"{row.name} over {row.axes_or_groups}", messages=tuple(said))
@@ -131,14 +151,14 @@ class Provenance:
         if self.joining is None or not all(found) or (len(found) < 2 and not nameless):
             if nameless and row.inferred:
                 return Why(unknown="it has lost its name, and with it the line that asks for it")
-            return _by_name(row.op_name, row.frames)
+            return self._by_name(row.op_name, row.frames)
         each = []
         for one in found:
             written = self.joining.partitioned.is_written(one[0])
             each.append(self._asked_for(row, one) if written else self._joined(row, one))
         first = next((c for c in each if c.by_user), None)
         if first is None:
-            return each[0] if nameless else _by_name(row.op_name, row.frames)
+            return each[0] if nameless else self._by_name(row.op_name, row.frames)
         if len(each) == 1:
             return first
         return replace(first, parts=tuple(dict.fromkeys(each)))
@@ -184,11 +204,21 @@ class Provenance:
 
     def _asked_for(self, row: Collective, found: list[Instruction]) -> Why:
         """The card of a row that may be any of these collectives, all requested by name."""
-        cards = {c.line: c for c in (_by_name(full_name(i), i.frames) for i in reversed(found))}
+        each = (self._by_name(full_name(i), i.frames) for i in reversed(found))
+        cards = {c.line: c for c in each}
         if len(cards) > 1 and not row.op_name:
             lines = ", ".join(whole_place(line) for line in reversed(cards))
             return Why(unknown=f"{len(cards)} lines ask for one like it: {lines}")
-        return _by_name(full_name(found[0]), found[0].frames)
+        return self._by_name(full_name(found[0]), found[0].frames)
+
+    def _by_name(self, op_name: str, frames: tuple[StackFrame, ...]) -> Why:
+        """The card of a collective that the program, or its derivative, requests by name."""
+        ruled = with_rule(op_name, frames, self.target.sources)
+        derived = is_autodiff(op_name) and ruled == frames
+        return Why(
+            op_name=op_name, line=line_of(ruled), by_user=True, by_autodiff=derived,
+            callers=callers_of(ruled, op_name),
+        )  # fmt: skip
 
     def _contradicts(self, cause: Cause, moves: ValueSource) -> bool:
         """Whether the cause concerns another argument than the row moves."""
@@ -235,7 +265,10 @@ class Provenance:
     def card(self, cause: Cause) -> Why:
         op, known = cause.op, self.origins
         assert known is not None
-        said = [known.origin(*a) for a in cause.axes]
+        said = [
+            known.origin(axis, of, value) if axis else known.fixed_by(value)
+            for axis, of, value in cause.axes
+        ]
         if cause.output >= 0:
             said.append(known.output(cause.output))
         return Why(
@@ -246,7 +279,7 @@ class Provenance:
             known.describe(cause.operand) if cause.operand is not None else "",
             cause.had,
             cause.needs,
-            _telling(said),
+            _telling(o for o in said if o is not None),
             callers=callers_of(op.frames, full_name(op)),
         )
 
@@ -265,14 +298,6 @@ def _beside_row(card: Why, row: Collective) -> Why:
         return card
     how = f"inferred: {row.inferred}" if row.inferred else "the line XLA gave it"
     return replace(card, listed=f"{whole_place(row.line)}, {how}")
-
-
-def _by_name(op_name: str, frames: tuple[StackFrame, ...]) -> Why:
-    """The card of a collective that the program, or its derivative, requests by name."""
-    return Why(
-        op_name=op_name, line=line_of(frames), by_user=True, by_autodiff=is_autodiff(op_name),
-        callers=callers_of(frames, op_name),
-    )  # fmt: skip
 
 
 def _of_axes(card: Why, row: Collective) -> Why:

@@ -1,8 +1,7 @@
 """Where a value's sharding came from: an argument, a constraint at file:line, an output.
 
-First the value itself is followed back through layout changes, slices and loops: if it is a
-constraint's result or an argument that was given that axis, that is the origin. Otherwise
-Shardy's own record decides, if all values that look alike in it agree.
+Shardy records it for every value, and the instruction that makes the value is known
+(``shardy_values.py``). Without that record an axis is followed back op by op.
 """
 
 from __future__ import annotations
@@ -11,13 +10,22 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ...hlo import Instruction, Mesh, Module, StackFrame, Target, walk
+from ...hlo import Instruction, Mesh, Module, StackFrame, Target, opcodes, walk
 from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.shardings.specs import Spec, axis_of, spec_of
 from ...hlo.texts.places import whole_place
-from ...readers.stablehlo.shardy_dump import Key, ShardyDump
+from ...readers.stablehlo.shardy_dump import (
+    CONSTRAINTS,
+    ShardyDump,
+    ShardyOp,
+    ShardyValue,
+    given_results,
+)
 from ..base.lines.frames import is_library, own_line
 from ..base.operands import ONE_ARRAY, source_of
+from .shardy_values import ShardyValues
+
+GIVEN = "shardy/00.input_module"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,40 +72,41 @@ class ShardingOrigins:
         return spec_of(parse_sharding(text or "{replicated}"), i.shape.rank, self.mesh)
 
     def origin(self, axis: str, of: str, value: Instruction) -> AxisOrigin:
-        if is_constraint(value):  # it is its own origin
-            return _constraint(axis, of, value)
-        if value.opcode == "copy" and of == "result":
-            return _constraint(axis, of, value)
-        found = self._named(axis, of, self._origin_text(axis, value), value)
+        """Where the value's dimensions got an axis: as Shardy recorded it for this very value."""
+        theirs = self.values.of(value) if self.values is not None else None
+        if is_constraint(value) and (theirs is None or not theirs.origins):
+            return _constraint(axis, of, value)  # it is its own origin
+        if theirs is not None and self.dump is not None:
+            ref = _ref(axis, theirs)
+            found = self._named(axis, of, theirs.origins.get(ref), value)
+            if found.kind != "unknown":
+                direct = self._carried_from(value) is not None
+                return found if direct else replace(found, via=self.dump.path(theirs, ref))
+        found = self._named(axis, of, self._traced(axis, value), value)
         if found.kind == "unknown":
-            return self._named(axis, of, self._traced(axis, value), value)
-        key = self._key(value)
-        if self.dump is None or key is None or self._carried_from(value) is not None:
-            return found
-        return replace(found, via=self.dump.path(key, self._ref(axis, value)))
+            beside = self._beside(axis, value)
+            return self.origin(axis, of, beside) if beside is not None else found
+        return found
 
-    def _origin_text(self, axis: str, value: Instruction) -> str | Instruction | None:
-        if self.dump is None:
+    def _beside(self, axis: str, value: Instruction) -> Instruction | None:
+        """What a value made of nothing is used with: the compiler shards both alike."""
+        made = walk.source(value, opcodes.REPEATED).instruction
+        if made.opcode not in opcodes.LITERALS or self.values is None:
             return None
-        came_from = self._carried_from(value)
-        if came_from is not None:
-            if is_constraint(came_from) and self._has(came_from, axis):
-                return came_from
-            if came_from.opcode == "parameter":
-                number = came_from.parameter_number
-                if axis in self._given_axes(number):
-                    return f"input: {number}"
-                said = dict(self.dump.arguments.get(-1 if number is None else number, ()))
-                return said.get(self._ref(axis, came_from))
-        key = self._key(value)
-        return self.dump.origin(key, self._ref(axis, value)) if key is not None else None
+        others = (o for u in value.users for o in u.operands if o is not value)
+        alike = (o for o in others if self.spec(o) == self.spec(value) and self.values.of(o))
+        return next(alike, None)
+
+    @cached_property
+    def values(self) -> ShardyValues | None:
+        """The values of Shardy's record, by the instructions that make them."""
+        return ShardyValues(self.before, self.dump) if self.dump is not None else None
 
     def _traced(self, axis: str, value: Instruction) -> str | Instruction | None:
         """The one argument or constraint that the axis came from, traced op by op.
 
-        Values that look alike can differ in origin; then Shardy's record is ambiguous. All paths
-        back over operands sharded along the axis must end at the same origin; if they do not,
-        only origins that the record has for such values count.
+        Without Shardy's record: all paths back over operands sharded along the axis must end at
+        the same origin.
         """
         ends: dict[object, str | Instruction] = {}
 
@@ -111,41 +120,16 @@ class ShardingOrigins:
         for count, (at, *_) in enumerate(way):
             if count > _MOST:
                 return None
-            if is_constraint(at):
+            if at.index != value.index and is_constraint(at):
                 ends[("line", line_of(at.frames))] = at
             elif at.opcode == "parameter" and at.computation.is_entry:
                 number = at.parameter_number
                 if axis in self._given_axes(number):
                     ends[number] = f"input: {number}"
-        if self.dump is not None and len(ends) > 1:
-            key = self._key(value)
-            ref = self._ref(axis, value)
-            known = {dict(o).get(ref) for o in self.dump.origins.get(key, ())} if key else set()
-            if known:
-                ends = {k: e for k, e in ends.items() if self._text(e) in known}
         return next(iter(ends.values())) if len(ends) == 1 else None
-
-    def _text(self, end: str | Instruction) -> str | None:
-        """Name of an argument or a constraint in Shardy's record."""
-        if isinstance(end, str):
-            return end
-        return next((name for name, i in self.constraints.items() if i is end), None)
-
-    def _key(self, value: Instruction) -> Key | None:
-        """Key of the value in Shardy's dump."""
-        spec = self.spec(value)
-        if spec is None:
-            return None
-        carried = value.opcode in ("get-tuple-element", "parameter")
-        return ("while" if carried else value.opcode, value.shape.dimensions, spec)
 
     def _has(self, value: Instruction, axis: str) -> bool:
         return bool(self._refs(axis, value))
-
-    def _ref(self, axis: str, value: Instruction) -> str:
-        """The axis as Shardy's record names it: the one part of it along which it is sharded."""
-        refs = self._refs(axis, value)
-        return refs[0] if len(refs) == 1 else axis
 
     def _refs(self, axis: str, value: Instruction) -> list[str]:
         """The axis, or the parts of it, along which the value is sharded."""
@@ -159,6 +143,31 @@ class ShardingOrigins:
                 given = {ref for dim in a.spec for ref in dim}
                 return frozenset(given | {axis_of(ref) for ref in given})
         return frozenset()
+
+    def _implied(self, op: ShardyOp, found: Instruction | None, axis: str) -> str | None:
+        """Where an operand has the axis from, if the op's sharding only follows from its operands.
+
+        With explicit axes jax pins every result: that is no constraint of the person's unless it
+        adds an axis.
+        """
+        for _ in range(_MOST):
+            if op.short not in CONSTRAINTS or found is None or is_constraint(found):
+                return None
+            maker = op.operands[0].op if op.operands else None
+            given = maker.operands if maker is not None else ()
+            said = (o.origins.get(_ref(axis, o)) for o in given)
+            origin = next((o for o in said if o is not None), None)
+            before = self.dump.constraints.get(origin) if self.dump and origin else None
+            if origin is None or before is None or self.values is None:
+                return origin
+            op, found = before, self.values.made(before)
+            if found is not None and is_constraint(found):
+                return origin
+        return None
+
+    def _given_spec(self, number: int | None) -> Spec | None:
+        found = (a.spec for a in self.target.arguments if a.parameter == number)
+        return next(found, None) if number is not None else None
 
     @staticmethod
     def _carried_from(value: Instruction) -> Instruction | None:
@@ -181,13 +190,21 @@ class ShardingOrigins:
             at = int(number)
             name = results[at].name if at < len(results) else f"[{at}]"
             return AxisOrigin(axis, of, "output", name)
-        if kind.startswith("constraint_"):
-            found = self.constraints.get(kind)
-            if found is not None:
+        op = self.dump.constraints.get(kind) if self.dump is not None else None
+        if op is not None and self.values is not None:
+            on = op.operands[0] if op.operands else None
+            given = self._given_axes(on.number) if on is not None and on.op is None else ()
+            if on is not None and op.short in CONSTRAINTS and axis in given:
+                asked = op.results[0].spec if op.results else None
+                if asked == self._given_spec(on.number) or not _has_axis(asked, axis):
+                    # it only repeats what was given, or Shardy means what it is put on
+                    return AxisOrigin(axis, of, "argument", self._argument(on.number))
+            found = self.values.made(op)
+            implied = self._implied(op, found, axis)
+            if implied is not None:
+                return self._named(axis, of, implied, value)
+            if found is not None and (op.short not in CONSTRAINTS or self._has(found, axis)):
                 return _constraint(axis, of, found)
-            on = self.dump.on_argument.get(kind) if self.dump is not None else None
-            if on is not None and axis in self._given_axes(on):
-                return AxisOrigin(axis, of, "argument", self._argument(on))
         return AxisOrigin(axis, of, "unknown")
 
     def _argument(self, number: int) -> str:
@@ -196,34 +213,43 @@ class ShardingOrigins:
                 return a.name
         return f"argument {number}"
 
-    @cached_property
-    def constraints(self) -> dict[str, Instruction]:
-        """The copy in HLO of each constraint_k, if copies of that shape and sharding determine it.
+    def fixed_by(self, value: Instruction) -> AxisOrigin | None:
+        """What fixes the whole layout of a value: a constraint on it, or an output's sharding.
 
-        Constraints that look alike but are on different lines are distinguished by order, which
-        Shardy's numbers and HLO's name suffixes both follow; only if all of them match in order.
+        Shardy gives the layout of a constraint to the op that makes the value: axes that it has not
+        are left out there, which no origin of an axis tells.
         """
-        if self.dump is None:
-            return {}
-        copies = [
-            (i, spec)
-            for i in self.before.instructions
-            if is_constraint(i) and (spec := self.spec(i)) is not None
-        ]
-        groups: dict[tuple[tuple[int, ...], Spec], list[Instruction]] = {}
-        for i, spec in copies:
-            groups.setdefault((i.shape.dimensions, spec), []).append(i)
-        ordered = sorted((i for i, _ in copies), key=_suffix)
-        keys = [(i.shape.dimensions, self.spec(i)) for i in ordered]
-        in_order = keys == [(dims, spec) for _, dims, spec in self.dump.constraints]
-        out = {}
-        for at, (name, dims, spec) in enumerate(self.dump.constraints):
-            alike = groups.get((dims, spec), [])
-            if len({i.frames for i in alike}) == 1:
-                out[name] = alike[0]
-            elif in_order:
-                out[name] = ordered[at]
-        return out
+        spec = self.spec(value)
+        if value.opcode == "copy":
+            return _constraint("", "result", value)
+        for user in value.users:
+            if self._is_asked(user) and self.spec(user) == spec:
+                return _constraint("", "result", user)
+        root = self.before.entry.root if self.before.entry is not None else None
+        if root is None or value.computation is not self.before.entry:
+            return None
+        ends = root.operands if root.opcode == "tuple" else (root,)
+        given = self._given_results
+        return next(
+            (
+                self.output(n)
+                for n, end in enumerate(ends)
+                if end is value and given[n : n + 1] == (True,)
+            ),
+            None,
+        )
+
+    def _is_asked(self, i: Instruction) -> bool:
+        """Whether it is a constraint, or the ``out_sharding`` of an operation, which names it."""
+        if is_constraint(i):
+            return True
+        theirs = self.values.of(i) if i.opcode == "copy" and self.values is not None else None
+        op = theirs.op if theirs is not None else None
+        return op is not None and op.short in CONSTRAINTS and bool(op.origin)
+
+    @cached_property
+    def _given_results(self) -> tuple[bool, ...]:
+        return given_results(self.target.dumps.get(GIVEN, ""))
 
     def moved_argument(self, value: Instruction) -> int | None:
         """Number of the argument of which ``value`` is a copy, cast or slice; else None."""
@@ -270,8 +296,11 @@ def callers_of(frames: tuple[StackFrame, ...], op_name: str = "") -> tuple[str, 
     return tuple(dict.fromkeys(f"{f.file}:{f.line}" for f in own[1:4]))
 
 
+_CONSTRAINING = ("sharding_constraint", "reshard")  # what the person writes
+
+
 def is_constraint(i: Instruction) -> bool:
-    return i.opcode == "copy" and i.op_name.rpartition("/")[2] == "sharding_constraint"
+    return i.opcode == "copy" and i.op_name.rpartition("/")[2] in _CONSTRAINING
 
 
 def line_of(frames: tuple[StackFrame, ...]) -> str:
@@ -279,6 +308,11 @@ def line_of(frames: tuple[StackFrame, ...]) -> str:
     return f"{frame.file}:{frame.line}" if frame is not None else ""
 
 
-def _suffix(i: Instruction) -> int:
-    tail = i.name.rpartition(".")[2]
-    return int(tail) if tail.isdecimal() else -1
+def _has_axis(spec: Spec | None, axis: str) -> bool:
+    return any(axis in (ref, axis_of(ref)) for dim in spec or () for ref in dim)
+
+
+def _ref(axis: str, value: ShardyValue) -> str:
+    """The axis as the record names it: the one part of it along which the value is sharded."""
+    refs = [ref for ref in value.origins if axis in (ref, axis_of(ref))]
+    return refs[0] if len(refs) == 1 else axis

@@ -12,7 +12,7 @@ import re
 from ...hlo import Instruction, Module, Target, walk
 from ...hlo.collective_kinds import KINDS, kind_of
 from ..base.operands import ONE_ARRAY
-from ..base.table import NO_TARGET, per_target
+from ..base.table import NO_TARGET, per_devices
 from ..comms.collective import Collective
 from ..comms.collectives import collectives
 from ..comms.sharding import Transition, shardings
@@ -30,7 +30,7 @@ def transitions(module: Module, target: Target | None = None) -> tuple[Transitio
     return _made(module, target if target is not None else NO_TARGET)
 
 
-@per_target
+@per_devices
 def _made(module: Module, target: Target) -> tuple[Transition, ...]:
     annotated = shardings(module, target).transitions
     if annotated:

@@ -35,6 +35,11 @@ class BlockSizes:
     hidden: int
     depth: int
     element_bytes: float
+    head_width: int
+    gated: bool = False
+    bias: bool = True
+    layer_norm: bool = True  # else of the root mean square, with scale only
+    post_norms: bool = False
 
 
 def capture_transformer(
@@ -48,12 +53,15 @@ def capture_transformer(
     kv_heads, hidden, depth = sizes.kv_heads, sizes.hidden, sizes.depth
     mesh = make_mesh({a: axes.get(a, 1) for a in AXES}, topology)
     dtype = {2: jnp.bfloat16, 4: jnp.float32}[int(sizes.element_bytes)]
-    width = embed // heads
+    width = sizes.head_width
 
     def held(x: Any, *spec: Any) -> Any:
         return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*spec)))
 
     def norm(x: Any, p: Any) -> Any:
+        if not sizes.layer_norm:
+            spread = jnp.mean(x * x, -1, keepdims=True)
+            return x * jax.lax.rsqrt(spread + 1e-5).astype(x.dtype) * p["scale"]
         mean = jnp.mean(x, -1, keepdims=True)
         spread = jnp.mean((x - mean) ** 2, -1, keepdims=True)
         return (x - mean) * jax.lax.rsqrt(spread + 1e-5).astype(x.dtype) * p["scale"] + p["offset"]
@@ -78,18 +86,26 @@ def capture_transformer(
             out = jnp.einsum("bkglm,bmkq->blkgq", scores, v)
         out = held(out.reshape(batch, seq, heads, width), "data", None, "tensor")
         with jax.named_scope("v_proj"):
-            out = jnp.einsum("blhq,hqe->ble", out, p["o"]) + p["o_bias"]
+            out = jnp.einsum("blhq,hqe->ble", out, p["o"]) + p.get("o_bias", 0)
             out = held(out, "data", "tensor")
+        if sizes.post_norms:
+            with jax.named_scope("post_norm_1"):
+                out = held(norm(out, p["post_norm_1"]), "data", "tensor")
         x = held(x + out, "data", "tensor")
         with jax.named_scope("layer_norm_2"):
             n = held(norm(x, p["norm_2"]), "data", "tensor")
             n = held(n, "data")
         with jax.named_scope("fc1"):
-            hid = held(n @ p["fc1"] + p["fc1_bias"], "data", None, "tensor")
+            wide = jnp.einsum("ble,ewf->blwf", n, p["fc1"]) + p.get("fc1_bias", 0)
+            wide = held(wide, "data", None, None, "tensor")
         with jax.named_scope("act"):
-            hid = jax.nn.relu(hid)
+            hid = jax.nn.relu(wide[:, :, 0])
+            hid = hid * wide[:, :, 1] if sizes.gated else hid
         with jax.named_scope("fc2"):
-            out = held(hid @ p["fc2"] + p["fc2_bias"], "data", "tensor")
+            out = held(hid @ p["fc2"] + p.get("fc2_bias", 0), "data", "tensor")
+        if sizes.post_norms:
+            with jax.named_scope("post_norm_2"):
+                out = held(norm(out, p["post_norm_2"]), "data", "tensor")
         return held(x + out, "data", "tensor"), None
 
     def loss(params: Any, x: Any) -> Any:
@@ -104,20 +120,24 @@ def capture_transformer(
         return array(depth, *shape, spec=(None, *spec))
 
     t, none = "tensor", None
-    params: dict[str, Any] = {
-        f"norm_{n}": {"scale": stack(embed), "offset": stack(embed)} for n in (1, 2)
-    }
+    parts = ("scale", "offset") if sizes.layer_norm else ("scale",)
+    norms = ["norm_1", "norm_2", *(["post_norm_1", "post_norm_2"] if sizes.post_norms else [])]
+    params: dict[str, Any] = {n: {part: stack(embed) for part in parts} for n in norms}
+    side = 2 if sizes.gated else 1
     params |= {
         "q": stack(embed, heads, width, spec=(none, t)),
         "k": stack(embed, kv_heads, width, spec=(none, t)),
         "v": stack(embed, kv_heads, width, spec=(none, t)),
         "o": stack(heads, width, embed, spec=(t,)),
-        "o_bias": stack(embed),
-        "fc1": stack(embed, hidden, spec=(none, t)),
-        "fc1_bias": stack(hidden, spec=(t,)),
+        "fc1": stack(embed, side, hidden, spec=(none, none, t)),
         "fc2": stack(hidden, embed, spec=(t,)),
-        "fc2_bias": stack(embed),
     }
+    if sizes.bias:
+        params |= {
+            "o_bias": stack(embed),
+            "fc1_bias": stack(side, hidden, spec=(none, t)),
+            "fc2_bias": stack(embed),
+        }
     x = array(batch, seq, embed, spec=("data", "tensor"))
     shardings = jax.tree.map(lambda a: a.sharding, (params, x))
     step = jax.jit(jax.grad(loss, (0, 1)), out_shardings=shardings)

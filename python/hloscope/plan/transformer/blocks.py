@@ -3,8 +3,12 @@
     attention  norm · qkv_proj · logits · softmax · dropout · attend · v_proj · dropout · norm
     mlp        fc1 · activation · dropout · fc2 · dropout
 
+With ``post_norms`` there is a norm after ``v_proj`` and ``fc2`` as well, with ``shared_experts``
+an MLP beside the experts.
+
 1D tensor parallelism gathers at the norms and scatters after ``v_proj`` and ``fc2``, so that
-norms and what follows a scatter work on T/m tokens. 2D, 2.5D and 3D exchange operands in every
+norms and what follows a scatter work on T/m tokens. The gradient of what was scattered is gathered
+again, before the first layer that needs it whole. 2D, 2.5D and 3D exchange operands in every
 linear layer and keep everything else split over all devices.
 """
 
@@ -52,12 +56,14 @@ def attention(s: Sizes) -> tuple[Layer, ...]:
     out = [
         _norm("layer_norm_1", s, t),
         # K and V with fewer heads than devices are held several times
-        _column("qkv_proj", s, t, e, e + 2 * q * max(s.kv, split), bias=False),
+        _column("qkv_proj", s, t, e, q * (s.heads + 2 * max(s.kv, split)), bias=False),
         *core,
-        _row("v_proj", s, t, e, e),
+        _row("v_proj", s, t, q * s.heads, e, is_dropped=s.dropout),
     ]
     if s.dropout:
         out.append(_after("dropout", s, t, layers.dropout("", t * e / m, size, s.mask_bytes)))
+    if s.post_norms:
+        out.append(_norm("post_norm_1", s, t, is_gathered=False))
     out.append(_norm("layer_norm_2", s, t))
     return tuple(out)
 
@@ -76,15 +82,23 @@ def mlp(s: Sizes) -> tuple[Layer, ...]:
         sent = t * s.top_k * s.capacity
         fwd, bwd = volumes.experts(t / m, e, s.top_k, s.capacity, s.size("expert"), size)
         out.append(layers.linear("router", t / m, e, s.experts, size, bias=False))
-    fc1 = _several(_column("fc1", s, sent, e, wide), s)
-    fc2 = _several(_row("fc2", s, sent, f, e), s)
+    active = layers.gate if s.gated else layers.activation
+    if s.shared_experts:
+        n = s.shared_experts
+        out.append(_column("shared_fc1", s, t, e, n * wide, bias=s.bias))
+        out.append(active("shared_act", t * n * f / m, size))
+        out.append(_row("shared_fc2", s, t, n * f, e, is_dropped=s.dropout))
+    fc1 = _several(_column("fc1", s, sent, e, wide, bias=s.bias), s)
+    fc2 = _several(_row("fc2", s, sent, f, e, is_dropped=s.dropout), s)
     out.append(fc1.with_exchange(fwd[:1], bwd[:1]))
-    out.append(layers.activation("act", sent * f / m, size))
+    out.append(active("act", sent * f / m, size))
     if s.dropout:
         out.append(layers.dropout("dpr1", sent * f / m, size, s.mask_bytes))
     out.append(fc2.with_exchange(fwd[1:], bwd[1:]))
     if s.dropout:
         out.append(_after("dpr2", s, t, layers.dropout("", t * e / m, size, s.mask_bytes)))
+    if s.post_norms:
+        out.append(_norm("post_norm_2", s, t, is_gathered=False))
     return tuple(out)
 
 
@@ -92,15 +106,20 @@ def _whole(s: Sizes, t: float) -> float:
     return t * s.embed * s.element_bytes
 
 
-def _norm(name: str, s: Sizes, t: float) -> Layer:
+def _norm(name: str, s: Sizes, t: float, *, is_gathered: bool = True) -> Layer:
     m = math.prod(s.tensor)
-    found = layers.norm(name, t / m, s.embed, s.element_bytes)
+    made = layers.norm if s.norm == "layer" else layers.rms_norm
+    found = made(name, t / m, s.embed, s.element_bytes)
     if s.tensor_kind == "1d":
+        if m > 1:
+            found = replace(found, whole_parameters=found.parameters)
+        if not is_gathered:
+            return found
         gather = volumes.exchange("all-gather", "tensor", m, _whole(s, t), "tokens of all")
         return found.with_exchange((gather,) if m > 1 else ())
     # mean and variance of a token whose features are split
     over = s.tensor[0] if s.tensor_kind != "3d" else s.tensor[2]
-    stats = 2 * t / tokens_split(s) * s.element_bytes
+    stats = (2 if s.norm == "layer" else 1) * t / tokens_split(s) * s.element_bytes
     one = volumes.exchange("all-reduce", "tensor", over, stats, "mean and variance")
     some = (one,) if over > 1 else ()
     return found.with_exchange(some, some)
@@ -109,10 +128,15 @@ def _norm(name: str, s: Sizes, t: float) -> Layer:
 def _after(name: str, s: Sizes, t: float, found: Layer) -> Layer:
     m = math.prod(s.tensor)
     found = replace(found, name=name)
-    if s.tensor_kind != "1d" or m == 1:
-        return found
-    gather = volumes.exchange("all-gather", "tensor", m, _whole(s, t), "gradient of all tokens")
-    return found.with_exchange((), (gather,))
+    return found.with_exchange((), _gradient(s, t * s.embed)) if m > 1 else found
+
+
+def _gradient(s: Sizes, n: float) -> tuple[Exchange, ...]:
+    """Gather of the gradient of n elements that a 1D layer scattered."""
+    if s.tensor_kind != "1d" or s.tensor[0] == 1:
+        return ()
+    whole = n * s.element_bytes
+    return (volumes.exchange("all-gather", "tensor", s.tensor[0], whole, "gradient of all tokens"),)
 
 
 def _column(name: str, s: Sizes, t: float, k: float, n: float, *, bias: bool = True) -> Layer:
@@ -127,16 +151,20 @@ def _column(name: str, s: Sizes, t: float, k: float, n: float, *, bias: bool = T
     return found.with_exchange((), (scatter,) if m > 1 else ())
 
 
-def _row(name: str, s: Sizes, t: float, k: float, n: float) -> Layer:
-    """A layer whose input features are split."""
+def _row(name: str, s: Sizes, t: float, k: float, n: float, *, is_dropped: bool) -> Layer:
+    """A layer whose input features are split; ``is_dropped``: dropout comes after it."""
     if s.tensor_kind != "1d":
-        return _grid(name, s, t, k, n, True, swapped=True)
+        return _grid(name, s, t, k, n, s.bias, swapped=True)
     m = s.tensor[0]
-    found = layers.linear(name, t, k / m, n, s.element_bytes)
+    found = layers.linear(name, t, k / m, n, s.element_bytes, bias=s.bias)
+    if m > 1 and s.bias:
+        found = replace(found, whole_parameters=n)
     scatter = volumes.exchange(
         "reduce-scatter", "tensor", m, t * n * s.element_bytes, "partial sums"
     )
-    return found.with_exchange((scatter,) if m > 1 else ())
+    # the layer's own gradients need the gradient whole; dropout before it takes it first
+    back = () if is_dropped else _gradient(s, t * n)
+    return found.with_exchange((scatter,) if m > 1 else (), back)
 
 
 def _grid(name: str, s: Sizes, t: float, k: float, n: float, bias: bool, *, swapped: bool) -> Layer:
@@ -170,6 +198,7 @@ def _several(found: Layer, s: Sizes) -> Layer:
         found,
         weight_bytes=found.weight_bytes + more,
         parameters=found.parameters * n,
+        whole_parameters=found.whole_parameters * n,
         bytes_fwd=found.bytes_fwd + more,
         bytes_bwd=found.bytes_bwd + 2 * more,
     )

@@ -144,7 +144,6 @@ def compare(model: AnalyticModel, *, topology: str | None = None) -> Compared:
         (f"a mesh axis {', '.join(others)!r}", bool(others)),
         (f"{s.tensor_kind} tensor parallelism", s.tensor_kind != "1d"),
         ("experts", s.experts > 1),
-        ("gated layers", s.gated),
         ("recomputation", s.recompute != "none"),
         ("fsdp", s.fsdp),
         ("several microbatches", s.microbatches > 1),
@@ -155,14 +154,15 @@ def compare(model: AnalyticModel, *, topology: str | None = None) -> Compared:
                 f"a model with {name} is not compared: data and 1D tensor parallelism of dense "
                 "blocks are"
             )
-    plain = model.with_sizes(dropout=False, vocab=0)
+    plain = model.with_sizes(dropout=False, vocab=0, tied=True)
     s = plain.sizes
     m = s.size("tensor")
     if s.kv % m or (s.seq % m):
         raise ValueError(f"kv_heads {s.kv} and seq {s.seq} must divide by {m} (the tensor axis)")
     blocks = BlockSizes(
         batch=s.batch, seq=s.seq, embed=s.embed, heads=s.heads, kv_heads=s.kv, hidden=s.f,
-        depth=s.depth, element_bytes=s.element_bytes,
+        depth=s.depth, element_bytes=s.element_bytes, head_width=s.head_width, gated=s.gated,
+        bias=s.bias, layer_norm=s.norm == "layer", post_norms=s.post_norms,
     )  # fmt: skip
     cap = capture_transformer(blocks, {"data": s.size("data"), "tensor": m}, topology)
     lines = (*_flops(plain, cap), *wire_lines(plain, cap), *_memory(plain, cap))
@@ -192,7 +192,7 @@ def _flops(model: AnalyticModel, cap: Capture) -> list[ComparedLine]:
             analytic = depth * (layer.flops_fwd + layer.flops_bwd)
             total += analytic
             why = "XLA counts a product of n terms as 2n FLOPs, the formulas as 2n−1"
-            if layer.kind == "linear" and layer.name != "qkv_proj":
+            if model.sizes.bias and layer.kind == "linear" and layer.name != "qkv_proj":
                 why += "; adding the bias is in the formulas' line, apart in the program"
             if counted[layer.name] < 0.99 * analytic and rest:
                 why = "some of its matmuls lost their name: they are in the line without a name"

@@ -8,8 +8,10 @@ layer         FLOPs forward / backward            elements moved fwd / bwd      
 linear(k,n)   Tn(2k−1) [+Tn] /                    Tk+Tn+kn [+n] /               Tk
               Tk(2n−1)+kn(2T−1) [+Tn]             2Tk+Tn+2kn [+2n]
 activation N  N / N                               2N / 2N                       N
+gated N       2N / 3N                             3N / 3N                       2N
 dropout N     N / N                               2N+mask / N+mask              mask
 norm N        9N / 9N+4T(e−1)                     2N+2e / 3N+2e                 N
+rms norm N    4N / 8N                             2N+e / 3N+e                   N
 logits        P(2q−1) / Q(2k−1)+K(2l−1)           Q+K+P / 2Q+2K+P               Q+K
 softmax       2P+R(k−1) / 3P+R(k−1)               2P / 3P                       P
 attend        Q(2k−1) / P(2q−1)+K(2l−1)           P+Q+K / 2P+Q+K                P+K
@@ -67,6 +69,8 @@ class Layer:
     bytes_fwd: float
     bytes_bwd: float
     parameters: float = 0
+    # the part of ``parameters`` that devices along "tensor" hold alike and use on other tokens
+    whole_parameters: float = 0
     exchanges_fwd: tuple[Exchange, ...] = ()
     exchanges_bwd: tuple[Exchange, ...] = ()
 
@@ -114,6 +118,14 @@ def activation(name: str, n: float, size: float) -> Layer:
     )  # fmt: skip
 
 
+def gate(name: str, n: float, size: float) -> Layer:
+    """An elementwise function of n elements times n others; both are kept."""
+    return Layer(
+        name, "activation", 2 * n, 3 * n, 2 * n * size, 0.0, n * size, 2 * n * size, 0.0,
+        3 * n * size, 3 * n * size, 3 * n * size,
+    )  # fmt: skip
+
+
 def dropout(name: str, n: float, size: float, mask_size: float) -> Layer:
     """n elements times a mask, which is kept."""
     mask = n * mask_size
@@ -129,6 +141,15 @@ def norm(name: str, t: float, e: float, size: float) -> Layer:
     return Layer(
         name, "norm", 9 * n, 9 * n + 4 * t * (e - 1), n * size, 0.0, n * size, n * size,
         2 * e * size, 2 * n * size, (2 * n + 2 * e) * size, (3 * n + 2 * e) * size, 2 * e,
+    )  # fmt: skip
+
+
+def rms_norm(name: str, t: float, e: float, size: float) -> Layer:
+    """Root-mean-square norm of T tokens of width e, with scale."""
+    n = t * e
+    return Layer(
+        name, "norm", 4 * n, 8 * n, n * size, 0.0, n * size, n * size, e * size, 2 * n * size,
+        (2 * n + e) * size, (3 * n + e) * size, e,
     )  # fmt: skip
 
 

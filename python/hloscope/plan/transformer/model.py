@@ -240,14 +240,25 @@ def _totals(model: AnalyticModel) -> Totals:
     stages = s.size("pipeline")
     seconds["bubble"] = sum(seconds.values()) / s.microbatches * (stages - 1)
     held = blocks * sum(layer.parameters for layer in all_layers)
-    own = held + (head.parameters if head is not None else 0)
+    own = held
+    if head is not None:  # with the embedding, where it has weights of its own, and the last norm
+        own += head.parameters * (1 if s.tied else 2) + _norm_parameters(s)
     experts = 0.0
     if s.experts > 1:
         experts = blocks * sum(x.parameters for x in all_layers if x.name in ("fc1", "fc2"))
     # parameters of a device, by how many devices hold the same
-    weights = {s.replicas(of_experts=False): own - experts}
-    n = s.replicas(of_experts=True)
-    weights[n] = weights.get(n, 0.0) + experts
+    whole = blocks * sum(layer.whole_parameters for layer in all_layers)
+    of_experts = 0.0
+    if s.experts > 1:
+        of_experts = blocks * sum(x.whole_parameters for x in all_layers if x.name == "fc2")
+    weights: dict[int, float] = {}
+    for n, held in (
+        (s.replicas(of_experts=False), own - experts - (whole - of_experts)),
+        (s.replicas(of_experts=True), experts - of_experts),
+        (s.replicas(of_experts=False) * s.size("tensor"), whole - of_experts),
+        (s.replicas(of_experts=True) * s.size("tensor"), of_experts),
+    ):
+        weights[n] = weights.get(n, 0.0) + held
     own = sum(w / r for r, w in weights.items()) if s.fsdp else own
     _among_replicas(model, weights, seconds, wire)
     if stages > 1:
@@ -294,13 +305,17 @@ def _is_again(s: Sizes, layer: Layer) -> bool:
 
 
 def _head(s: Sizes) -> Layer | None:
-    """Logits over the vocabulary, weights tied with the embedding's."""
+    """Logits over the vocabulary; its weights are the embedding's where they are tied."""
     if not s.vocab:
         return None
     t = s.local_batch * s.seq / s.size("context")
     return layers.linear(
         "head", t, s.embed, s.vocab / s.size("tensor"), s.element_bytes, bias=False
     )
+
+
+def _norm_parameters(s: Sizes) -> int:
+    return 2 * s.embed if s.norm == "layer" else s.embed
 
 
 def _among_replicas(
@@ -360,9 +375,14 @@ def _memory(
 
 def _parameters(s: Sizes) -> float:
     """Parameters of the whole model, every weight once."""
-    e, q = s.embed, s.head_width
-    attention = e * (e + 2 * s.kv * q) + e * e + e
+    e, q, b = s.embed, s.head_width, int(s.bias)
+    attention = e * q * (s.heads + 2 * s.kv) + s.heads * q * e + b * e
     wide = 2 * s.f if s.gated else s.f
-    mlp = e * wide + wide + s.f * e + e
+    mlp = e * wide + b * wide + s.f * e + b * e
+    shared = s.shared_experts * (e * wide + b * wide + s.f * e) + (b * e if s.shared_experts else 0)
     router = e * s.experts if s.experts > 1 else 0
-    return s.depth * (attention + mlp * s.experts + router + 4 * e) + s.vocab * e
+    norms = (4 if s.post_norms else 2) * _norm_parameters(s)
+    head = 0
+    if s.vocab:
+        head = s.vocab * e * (1 if s.tied else 2) + _norm_parameters(s)
+    return s.depth * (attention + mlp * s.experts + shared + router + norms) + head

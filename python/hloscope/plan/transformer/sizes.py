@@ -12,6 +12,7 @@ AXES = ("tensor", "context", "expert", "data", "pipeline")
 TENSOR_KINDS = {"1d": 1, "2d": 2, "2.5d": 3, "3d": 3}
 CONTEXT_KINDS = ("ring", "ulysses")
 RECOMPUTE = ("none", "attention", "block")
+NORMS = ("layer", "rms")
 # bytes of optimiser state per parameter, besides a float32 master copy where weights are narrower
 OPTIMIZERS = {"sgd": 0, "momentum": 4, "adam": 8, "lion": 4}
 
@@ -43,6 +44,12 @@ class Sizes:
     element_bytes: float = 2
     mask_bytes: float = 1
     dropout: bool = True
+    head_dim: int = 0  # 0: embed / heads
+    bias: bool = True
+    norm: str = "layer"
+    post_norms: bool = False
+    shared_experts: int = 0
+    tied: bool = True
 
     @property
     def f(self) -> int:
@@ -55,7 +62,8 @@ class Sizes:
 
     @property
     def head_width(self) -> int:
-        return self.embed // self.heads
+        """Width of one head."""
+        return self.head_dim or self.embed // self.heads
 
     def size(self, axis: str) -> int:
         """Devices along a mesh axis; 1 where the mesh lacks it."""
@@ -87,7 +95,7 @@ def checked(sizes: Sizes) -> Sizes:
     """The same sizes; raises ``ValueError`` naming the first invalid one."""
     for f in fields(sizes):
         value = getattr(sizes, f.name)
-        zero = f.name in ("hidden", "kv_heads", "vocab")
+        zero = f.name in ("hidden", "kv_heads", "vocab", "head_dim", "shared_experts")
         whole = isinstance(value, int) and not isinstance(value, bool)
         if whole and (value < 0 or (value == 0 and not zero)):
             raise ValueError(f"{f.name} is {value}; it must be at least {0 if zero else 1}")
@@ -108,6 +116,7 @@ def _problems(s: Sizes) -> Iterator[str]:
         ("context_kind", CONTEXT_KINDS),
         ("recompute", RECOMPUTE),
         ("optimizer", tuple(OPTIMIZERS)),
+        ("norm", NORMS),
     ):
         if getattr(s, name) not in known:
             yield f"{name} is {getattr(s, name)!r}; there are {', '.join(known)}"
@@ -120,7 +129,7 @@ def _problems(s: Sizes) -> Iterator[str]:
         yield f"2.5d has square layers, (q, q, d), not {s.tensor}"
     split = heads_split(s)
     for what, of, by, why in (
-        (s.embed, "embed", s.heads, "heads"),
+        (s.embed, "embed", 1 if s.head_dim else s.heads, "heads"),
         (s.heads, "heads", s.kv, "kv_heads"),
         (s.heads, "heads", split, "the tensor axis"),
         (s.f, "hidden", math.prod(s.tensor), "the tensor axis"),
@@ -137,6 +146,8 @@ def _problems(s: Sizes) -> Iterator[str]:
     ):
         if what % by:
             yield f"{of} {what} does not divide by {by} ({why})"
+    if s.shared_experts and s.experts < 2:
+        yield f"shared_experts is {s.shared_experts}, and there are no experts to share with"
     if s.experts > 1 and s.top_k > s.experts:
         yield f"top_k {s.top_k} is more than the {s.experts} experts"
     if s.context_kind == "ulysses" and (s.heads // split) % s.size("context"):

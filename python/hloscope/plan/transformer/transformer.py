@@ -131,7 +131,9 @@ def transformer(
     options: ``wire`` ("ring" counts what a device sends, (m−1)/m of an array, "whole" the whole
         array), ``overlap`` (whether weights and their gradients travel while others are
         computed), ``kv_heads`` (grouped-query attention), ``experts``, ``top_k``, ``capacity``
-        (MoE), ``vocab``, ``gated``, ``dropout``, ``microbatches``, ``fsdp``, ``tensor_kind``,
+        (MoE), ``shared_experts`` (for every token), ``vocab``, ``tied`` (head and embedding),
+        ``head_dim`` (default embed / heads), ``gated``, ``bias``, ``norm`` ("layer" or "rms"),
+        ``post_norms``, ``dropout``, ``microbatches``, ``fsdp``, ``tensor_kind``,
         ``context_kind`` ("ring" or "ulysses"), ``recompute`` ("none", "attention", "block"),
         ``optimizer``, ``element_bytes``, ``mask_bytes``.
 

@@ -22,6 +22,7 @@ from ...analysis.why.provenance_card import Why
 from ...analysis.why.provenance_origins import AxisOrigin
 from ...api.capture import Capture
 from ...hlo.collective_kinds import kind_of
+from ...hlo.shape import ELEMENT_BITS
 from . import volumes
 from .lines import ComparedLine
 from .model import AnalyticModel
@@ -41,6 +42,7 @@ class Sent:
     axes: str
     bytes: float | None  # None: no formula
     card: Why | None = None
+    type: str = ""  # of the elements, in the program
 
     @property
     def key(self) -> Key:
@@ -65,7 +67,8 @@ def wire_lines(model: AnalyticModel, cap: Capture) -> list[ComparedLine]:
         a, b = ([x for x in side if x.key == key] for side in (ours, theirs))
         layer, phase, what = key
         name = ", ".join(x for x in (layer, phase, what) if x)
-        out.append(ComparedLine("layer", name, "B", _sum(a), _sum(b), _reason(a, b)))
+        why = _reason(a, b, model.sizes.element_bytes)
+        out.append(ComparedLine("layer", name, "B", _sum(a), _sum(b), why))
     return out
 
 
@@ -73,18 +76,17 @@ def _formulas(model: AnalyticModel) -> Iterator[Sent]:
     s = model.sizes
     m, depth, width = s.size("tensor"), s.depth, s.element_bytes
     layers = [x for half in model.blocks.values() for x in half]
-    whole = s.local_batch * s.seq * s.embed * width
+    d = s.size("data")
     for layer in layers:
         for phase, found in (("forward", layer.exchanges_fwd), ("backward", layer.exchanges_bwd)):
             for e in found:
                 yield Sent(layer.name, phase, ACTIVATIONS, e.kind, e.axis, depth * e.wire_bytes)
-        if m > 1 and layer.name in ("v_proj", "fc2"):
-            # with dropout the formulas gather the gradient at its layer; without it, here
-            e = volumes.exchange("all-gather", "tensor", m, whole)
-            yield Sent(layer.name, "backward", ACTIVATIONS, e.kind, e.axis, depth * e.wire_bytes)
-        held = depth * layer.parameters * width
-        for e in volumes.data_parallel(held, s.size("data"))[1] if held else ():
-            yield Sent(layer.name, "backward", PARAMETERS, e.kind, e.axis, e.wire_bytes)
+        whole = layer.whole_parameters
+        both = "+".join(a for a, n in (("data", d), ("tensor", m)) if n > 1)
+        for parameters, axes, n in ((layer.parameters - whole, "data", d), (whole, both, d * m)):
+            held = depth * parameters * width
+            for e in volumes.data_parallel(held, n)[1] if held else ():
+                yield Sent(layer.name, "backward", PARAMETERS, e.kind, axes, e.wire_bytes)
 
 
 def _counted(model: AnalyticModel, cap: Capture) -> Iterator[Sent]:
@@ -102,7 +104,8 @@ def _counted(model: AnalyticModel, cap: Capture) -> Iterator[Sent]:
             sums = card.needs.startswith("summed over")
             of_tokens = not sums or tokens in card.shape
             what = ACTIVATIONS if of_tokens else PARAMETERS
-            yield Sent(layer, phase, what, row.kind, axes, share, card)
+            kind = row.parts[n].shape.partition("[")[0] if len(row.parts) > n else ""
+            yield Sent(layer, phase, what, row.kind, axes, share, card, kind)
 
 
 def _shares(row: Collective) -> list[float | None]:
@@ -148,8 +151,8 @@ def _by(found: Sequence[Sent]) -> str:
     return ", ".join([*reasons, f"others {size(round(rest))}"] if rest else reasons)
 
 
-def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
-    """Why the sides of a line are equal or differ."""
+def _reason(ours: Sequence[Sent], theirs: Sequence[Sent], width: float) -> str:
+    """Why the sides of a line are equal or differ; ``width``: bytes of the formulas' elements."""
     if not theirs:
         return f"the formulas' {_kinds(ours)}; the program has none"
     planned = {x.how for x in ours}
@@ -157,6 +160,13 @@ def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
     if _same(_sum(ours), _sum(theirs)) and planned == made:
         return f"equal: {_kinds(ours)}"
     reasons = []
+    types = sorted({x.type for x in theirs if ELEMENT_BITS.get(x.type, 8 * width) != 8 * width})
+    if types:
+        reasons.append(
+            f"XLA sends {' and '.join(types)} where the formulas count {width:g} bytes an element"
+        )
+        if planned == made:
+            return f"{reasons[0]}: {_kinds(theirs)}: {_causes(theirs)}"
     left = [x for x in theirs if x.how not in planned]
     scattered = [x for x in ours if kind_of(x.kind).scatters]
     summed = [
@@ -172,6 +182,11 @@ def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
         if n > 1 and all("dot" in x.card.opcode for x in summed if x.card):
             reasons.append("the formulas add the products first and send their sum once")
         left = [x for x in left if x not in summed]
+    apart = [x for x in left if any(_is_part(x, y) for y in ours if y.how not in made)]
+    if apart:
+        axes = " and over ".join(dict.fromkeys(x.axes for x in theirs if x.what == PARAMETERS))
+        reasons.append(f"XLA sums over {axes} one after the other, the formulas over all at once")
+        left = [x for x in left if x not in apart]
     extra = [x for x in left if x.what == PARAMETERS]
     if extra:
         axes = " and ".join(dict.fromkeys(x.axes for x in extra))
@@ -182,7 +197,13 @@ def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
         left = [x for x in left if x not in extra]
     if left:
         reasons.append(f"XLA added {_kinds(left)}: {_causes(left)}")
-    missing = [x for x in ours if x.how not in made and not (x in scattered and summed)]
+    missing = [
+        x
+        for x in ours
+        if x.how not in made
+        and not (x in scattered and summed)
+        and not any(_is_part(y, x) for y in apart)
+    ]
     if missing and reasons:
         reasons.append(f"in place of the formulas' {_kinds(missing)}")
     elif missing:
@@ -190,6 +211,12 @@ def _reason(ours: Sequence[Sent], theirs: Sequence[Sent]) -> str:
     if not reasons:
         reasons.append(f"formulas: {_kinds(ours)}; program: {_kinds(theirs)}: {_causes(theirs)}")
     return "; ".join(reasons)
+
+
+def _is_part(theirs: Sent, ours: Sent) -> bool:
+    """Whether it sums over some of the axes that one of the formulas' sums is over."""
+    some, all_ = set(theirs.axes.split("+")), set(ours.axes.split("+"))
+    return theirs.kind == ours.kind and some < all_
 
 
 def _kinds(found: Sequence[Sent]) -> str:

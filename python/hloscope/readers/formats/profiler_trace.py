@@ -40,7 +40,8 @@ def read(data: bytes, name: str = "") -> list[Module]:
         modules[0].warnings += (
             ReadWarning(
                 f"{len(modules)} modules here, the one with the most measured time was taken; "
-                f"choose with module=: {listed[:600]}"
+                f"choose with module=: {listed[:600]}",
+                is_note=True,
             ),
         )
     return modules

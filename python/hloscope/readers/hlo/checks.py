@@ -62,7 +62,7 @@ def unsaid_devices(module: Module) -> None:
             f"the proto does not say on how many devices it runs, and %{found[0].name}{more} "
             "no groups: what is sent is unknown; the text of the same dump says it"
         )
-        module.warnings = (*module.warnings, ReadWarning(message))
+        module.warnings = (*module.warnings, ReadWarning(message, is_note=True))
 
 
 def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> None:

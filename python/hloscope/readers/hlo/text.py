@@ -307,8 +307,10 @@ class _ModuleReader:
     def _warn_of_stray(self, at_end: bool = False) -> None:
         """Warns about stray lines; ``at_end``: only about what could be an instruction."""
         for line, where in self.stray:
-            if not at_end or _SHAPED_INSTRUCTION.match(line):
-                self._warn(f"skipped, not part of the module: {line!r}", where)
+            could_be_one = _SHAPED_INSTRUCTION.match(line) is not None
+            if not at_end or could_be_one:
+                told = f"skipped, not part of the module: {line!r}"
+                self._warn(told, where, is_note=not could_be_one)
         self.stray = []
 
     def _open(self, name: str, is_entry: bool, begin: int) -> None:
@@ -490,7 +492,7 @@ class _ModuleReader:
             self.warnings.append(ReadWarning(f"{self.dropped_warnings} more warnings"))
         m.warnings = tuple(self.warnings)
 
-    def _warn(self, message: str, at: int) -> None:
+    def _warn(self, message: str, at: int, *, is_note: bool = False) -> None:
         if len(self.warnings) >= MAX_WARNINGS:
             self.dropped_warnings += 1
             return
@@ -498,4 +500,4 @@ class _ModuleReader:
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
         if self.column_shift is not None and row < len(self.column_shift):
             column += self.column_shift[row]
-        self.warnings.append(ReadWarning(message, self.first_line + row, column))
+        self.warnings.append(ReadWarning(message, self.first_line + row, column, is_note))

@@ -68,6 +68,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Replies to {kind: "text", id} and the like; errors go back as text, never silently.
 
+        {kind: "chip", id, chip} asks for the figures on another chip.
         {kind: "passes" | "cancel", id} starts and ends a job; see pass_job.py.
         """
         kind = content.get("kind") if isinstance(content, dict) else None
@@ -75,11 +76,14 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             self._jobs.start(content.get("id"))
         elif kind == "cancel":
             self._jobs.cancel(content.get("id"))
-        if kind not in ("text", "analyses", "stages"):
+        if kind not in ("text", "analyses", "stages", "chip"):
             return
         reply: dict[str, Any] = {"kind": kind, "id": content.get("id")}
         try:
-            found = blocks.BLOCKS[kind](self._capture)
+            if kind == "chip":
+                found = blocks.for_chip(self._capture, str(content.get("chip")))
+            else:
+                found = blocks.BLOCKS[kind](self._capture)
             self.send(reply, [found])
         except Exception as error:
             message = f"{type(error).__name__}: {error}"

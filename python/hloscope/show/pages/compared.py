@@ -44,7 +44,7 @@ _SAME, _CHANGED, _ONLY = 0, 1, 2
 
 _LAYOUT = """
 html,body{height:100%}body.pictures{margin:0;max-width:none;padding:0;display:grid;
-grid-template:minmax(0,1fr)/minmax(330px,29%) minmax(0,1fr) minmax(0,1fr)}
+grid-template:minmax(0,1fr)/minmax(280px,22%) minmax(0,1fr) minmax(0,1fr)}
 .pictures main{overflow:auto;padding:14px 16px;box-sizing:border-box}
 .pictures .grid{grid-template-columns:minmax(0,1fr);gap:10px;margin-top:10px}
 .pictures section{padding:8px 10px;overflow-wrap:anywhere}.pictures td svg{display:none}
@@ -56,7 +56,10 @@ min-width:0}
 .side h2{margin:0;padding:5px 10px;font-size:13px;overflow:hidden;text-overflow:ellipsis;
 white-space:nowrap;border-bottom:1px solid var(--line);background:var(--card)}
 .side{grid-template-columns:minmax(0,1fr)}.side>div{min-height:0;min-width:0}[data-side]{cursor:pointer}[data-side]:hover{text-decoration:underline}
-@media(max-width:900px){body.pictures{grid-template:none;grid-auto-rows:100vh}}
+@media(max-width:1250px){body.pictures{grid-template:max(70vh,420px) auto/repeat(2,minmax(0,1fr))}
+.pictures main{grid-row:2;grid-column:1/-1;overflow:visible}}
+@media(max-width:640px){body.pictures{grid-template:none;grid-auto-rows:70vh}
+.pictures main{grid-row:auto;grid-column:auto}}
 """
 
 
@@ -95,13 +98,14 @@ def page(made: Comparison) -> str:
     )
     data = [block("hloscope-code", gzip.compress(code.encode(), mtime=0))]
     sides = []
+    titles = (made.title_a, made.title_b)
     for k, (p, suffix, name) in enumerate(((a, "", "first"), (b, "-other", "second"))):
         data += _blocks(p, suffix, of[k], pair[k])
         identifier = "hloscope" if k == 0 else "hloscope-second"
-        options = {"colorBy": "difference", "panel": "details"}
+        options = {"colorBy": "difference"}
         sides.append(
             f'<div class="side"><h2><svg width="10" height="10"><rect class="{name}" width="10"'
-            f' height="10"/></svg> {escape(p.title)}</h2><div id="{identifier}"'
+            f' height="10"/></svg> {escape(titles[k])}</h2><div id="{identifier}"'
             f' data-options="{escape(json.dumps(options))}" data-name="{escape(p.title)}"'
             f' data-no-text="it is too long for this page."></div></div>'
         )

@@ -44,3 +44,6 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("transitions", transitions.add),
     ("moves", moves.add),
 )
+
+# Those whose figures depend on the chip: all that a block for another chip holds.
+OF_CHIP = tuple((n, add) for n, add in SECTIONS if n in ("cost", "timeline", "findings", "moves"))

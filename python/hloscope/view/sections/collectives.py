@@ -59,6 +59,8 @@ def _rows(b: Builder, found: Collectives) -> None:
     b.column("collective.wire", [_or_nan(r.wire_bytes) for r in rows])
     known = [None if r.is_unknown else r.counted for r in rows]
     b.column("collective.executions", list(map(_or_nan, known)))
+    if any(r.may_not_run for r in rows):
+        b.column("collective.may_not_run", [r.may_not_run for r in rows])
     if any(r.branches for r in rows):
         each = [[(x.conditional, x.number, x.of) for x in r.branches] for r in rows]
         b.column("collective_branch.offsets", np.cumsum([0, *map(len, each)]))

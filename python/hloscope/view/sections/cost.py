@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from ...analysis.cost.chip import for_target
+from ...analysis.comms.partitions import shapes
+from ...analysis.cost.chip import for_target, likely_chips
 from ...analysis.cost.copies import copies
 from ...analysis.cost.cost import Cost, estimated
 from ...analysis.cost.roofline.executed import slice_of
 from ...analysis.cost.roofline.roofline import reach
+from ...analysis.memory.summary import costs, step_in_words
 from ...hardware import Hardware, choose, load
 from ...hlo.collective_kinds import is_collective
 from ..builder import Builder
@@ -84,6 +86,10 @@ def add(builder: Builder, context: Context) -> None:
         "hardware": [_chip(h, dtypes, reaches) for h in chips.values()],
         "chosen": cost.hardware.id if cost.hardware is not None else None,
         "own": own.id if own is not None else None,
+        "likely": list(likely_chips(module, context.target)),
+        "step": step_in_words(
+            {**costs(module, context.target), "shapes": shapes(module, context.target)}
+        ),
         "totals": _totals(cost),
         "torusIsKnown": all(t.torus_is_known for t in transfers),
         "assumedSlice": "×".join(map(str, slice_of(module, context.target))),
@@ -118,6 +124,7 @@ def _totals(cost: Cost) -> Totals:
         "collective": 0.0 if r is None else r.collective_seconds,
         "exposed": 0.0 if r is None else r.exposed_seconds,
         "copies": 0.0 if r is None else r.copy_wait_seconds,
+        "least": 0.0 if r is None else r.least_seconds,
         "total": 0.0 if r is None else r.total_seconds,
         "unknown": 0 if r is None else sum(bool(r.runs[i.index] > 0) for i in r.unmodelled),
     }

@@ -21,10 +21,13 @@ def add(builder: Builder, context: Context) -> None:
     if module.dialect != "hlo" or module.entry is None:
         return
     found = findings(module, context.target)
+    measured = context.given.measured
+    if measured is not None and measured.total_seconds:
+        found = found.with_step(measured.total_seconds)
     context.extras["findings"] = {
         "headline": found.headline.parts(),
-        "rules": len(found.rules) - len(found.unasked),
-        "unasked": len(found.unasked),
+        "rules": found.ran,
+        "leftOut": list(found.left_out),
         "failed": list(found.failed),
         "rows": [_row(f) for f in found],
     }

@@ -15,7 +15,7 @@ from ..builder import Builder
 from ..context import Context
 
 if TYPE_CHECKING:
-    from ..header import Loop
+    from ..header import AuditTotal, Loop
 
 LISTED = 200  # at most this many rows of each audit are in the page
 
@@ -28,7 +28,7 @@ def add(builder: Builder, context: Context) -> None:
     memory = analysed(module, context.target)
     cost = estimated(module, context.target)
     live = memory.liveness
-    rows = np.flatnonzero((live.size > 0) & (live.kind < 3))
+    rows = np.flatnonzero((live.size > 0) & ((live.kind < 3) | live.is_loaded))
     row_of = np.full(len(live.size) + 1, -1, np.int64)
     row_of[rows] = np.arange(len(rows))
     b = builder
@@ -60,7 +60,7 @@ def add(builder: Builder, context: Context) -> None:
             b.column("buffer.allocation", [_or(v.allocation) for v in values])
             b.column("buffer.offset", [_or(v.offset) for v in values])
     context.extras["memory"] = {
-        "kinds": list(KINDS[:3]),
+        "kinds": list(KINDS),
         "categories": list(CATEGORIES),
         "peakBytes": memory.peak_bytes,
         "peakSource": memory.peak_source,
@@ -95,6 +95,7 @@ def add(builder: Builder, context: Context) -> None:
             }
             for c in memory.parameter_copies[:LISTED]
         ],
+        "totals": _totals(memory),
         "loops": _loops(memory),
         "residuals": [
             {
@@ -122,6 +123,23 @@ def add(builder: Builder, context: Context) -> None:
     }
 
 
+def _totals(memory: Memory) -> list[AuditTotal]:
+    """Of each audit as a whole: the page has its first ``LISTED`` rows."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    rows = [("donations", d.outcome, d.bytes) for d in memory.donations]
+    rows += [("copies", "", c.bytes) for c in memory.parameter_copies]
+    rows += [("residuals", "", r.bytes) for r in memory.residuals]
+    rows += [("loops", "", loop.carried_bytes) for loop in memory.loops]
+    for audit, outcome, size in rows:
+        found = sums.setdefault((audit, outcome), [0, 0])
+        found[0] += 1
+        found[1] += size
+    return [
+        {"audit": audit, "outcome": outcome, "count": count, "bytes": size}
+        for (audit, outcome), (count, size) in sums.items()
+    ]
+
+
 def _or(value: int | None) -> int:
     return -1 if value is None else value
 
@@ -133,6 +151,7 @@ def _loops(memory: Memory) -> list[Loop]:
             "trips": loop.trips,
             "phase": loop.phase,
             "bytes": loop.carried_bytes,
+            "count": len(loop.carries),
             "carries": [
                 {
                     "index": c.index,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...analysis.base.lines.frames import is_library
 from ...analysis.base.lines.lines import lines
 from ...analysis.cost.cost import estimated
@@ -32,8 +34,9 @@ def add(builder: Builder, context: Context) -> None:
     builder.column("source.flops", flops)
     known = lines(module)
     why, words = known.phrases()
-    builder.column("source.via", known.via)
-    builder.column("source.why", why)
+    own = frame != known.frame  # a collective has the line of its card
+    builder.column("source.via", np.where(own, -1, known.via))
+    builder.column("source.why", np.where(own, 0, why).astype(np.uint8))
     files: list[SourceFile] = []
     total = 0
     for file in dict.fromkeys(frames.files):

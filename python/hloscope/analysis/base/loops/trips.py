@@ -13,7 +13,8 @@ Anything else is unknown (None), never a guess.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....hlo import Instruction, Module, Shape, opcodes, walk
@@ -238,6 +239,104 @@ def count_steps(start: int, step: int, bound: int, direction: str, kind: str) ->
     if n is None or not lowest <= start + sign * n * step <= highest:
         return None
     return n
+
+
+def runs_at_least_once(loop: Instruction) -> bool:
+    """Whether the condition of a ``while`` is known to hold of what the loop begins with.
+
+    A loop of unknown trip count, of which that is not known, may run 0 times.
+    """
+    condition = dict(loop.called).get("condition")
+    if condition is None or condition.root is None or not loop.operands:
+        return False
+    return _Beginning(loop).number(Position(condition.root)) == 1
+
+
+class _Beginning:
+    """Numbers of a loop's condition before its first trip; None where one is not constant."""
+
+    def __init__(self, loop: Instruction) -> None:
+        self.loop = loop
+        self.condition = dict(loop.called)["condition"]
+        self.known: dict[Position, float | None] = {}
+        self.depth = 0
+
+    def number(self, at: Position) -> float | None:
+        end = walk.source(at, _keeps_number, inside_fusions=True)
+        if end not in self.known:
+            self.known[end] = None  # cycles (malformed dumps) end here
+            self.depth += 1
+            self.known[end] = self._number(end) if self.depth <= MAX_DEPTH else None
+            self.depth -= 1
+        return self.known[end]
+
+    def _number(self, end: Position) -> float | None:
+        at, element, calls = end
+        if at.opcode == "parameter" and at.computation is self.condition:
+            return self.number(Position(self.loop.operands[0], element))
+        if not at.shape.is_array or at.shape.elements > 1:
+            return None
+        if at.opcode == "constant":
+            return _written(at)
+        given = [self.number(Position(o, (), calls)) for o in at.operands]
+        if at.opcode in ("and", "or") and at.shape.element_type == "pred" and len(given) == 2:
+            decides = 0 if at.opcode == "and" else 1
+            return decides if decides in given else None if None in given else 1 - decides
+        numbers = [n for n in given if n is not None]
+        if len(numbers) < len(given):
+            return None
+        if at.opcode == "not" and at.shape.element_type == "pred" and len(numbers) == 1:
+            return 1 - numbers[0]
+        if at.opcode == "compare" and len(numbers) == 2:
+            test = _TESTS.get(at.attribute("direction") or "")
+            return None if test is None else int(test(*numbers))
+        return None
+
+
+_TESTS: Mapping[str, Callable[[float, float], bool]] = {
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+}
+
+
+def _written(at: Instruction) -> float | None:
+    """The number that a scalar constant is; 1 for true."""
+    text = (at.literal or "").strip("{ }")
+    if text in ("true", "false"):
+        return int(text == "true")
+    try:
+        return int(text) if at.shape.element_type in _RANGES else float(text)
+    except ValueError:
+        return None
+
+
+@per_module
+def may_not_run(module: Module) -> tuple[bool, ...]:
+    """Whether a loop of unknown trip count around a computation may run 0 times; by its index.
+
+    What is counted once in such a loop is neither the least nor the most of it.
+    """
+    t = table(module)
+    below: dict[int, list[tuple[int, bool]]] = {}
+    for row, callee, role in zip(
+        t.called.rows.tolist(), t.called.values.tolist(), t.called_roles, strict=True
+    ):
+        caller = t.instructions[row]
+        is_body = caller.opcode == "while" and role == "body"
+        unsure = is_body and trip_count(caller) is None and not runs_at_least_once(caller)
+        below.setdefault(caller.computation.index, []).append((callee, unsure))
+    found = [False] * len(module.computations)
+    waiting = [callee for calls in below.values() for callee, unsure in calls if unsure]
+    while waiting:
+        at = waiting.pop()
+        if not found[at]:
+            found[at] = True
+            waiting += [callee for callee, _ in below.get(at, ())]
+    return tuple(found)
 
 
 _REPEATS = ("async-update", "async-done")  # repeat what async-start calls

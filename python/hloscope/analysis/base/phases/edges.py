@@ -39,12 +39,16 @@ def depends_on(t: Table, wanted: Mask) -> Mask:
     rows, callees = t.called.rows, t.called.values
     source = wanted.copy()
     source[rows[holds[callees]]] = True
-    seen = bytearray(source.tobytes())
-    found = np.frombuffer(seen, bool)
     some = np.zeros(len(t.first), bool)  # elsewhere there is nothing to find
     some[t.computation[source]] = True
-    mine = ~source[t.operands.rows] & some[t.computation[t.operands.rows]]
-    waves, (users, values) = in_order(t, mine)
+    return reached(t, source, ~source[t.operands.rows] & some[t.computation[t.operands.rows]])
+
+
+def reached(t: Table, source: Mask, edges: Mask) -> Mask:
+    """``source`` and the rows computed from it along ``edges``."""
+    seen = bytearray(source.tobytes())
+    found = np.frombuffer(seen, bool)
+    waves, (users, values) = in_order(t, edges)
     for i, o in waves:
         found[i[found[o]]] = True
     for i, o in zip(users.tolist(), values.tolist(), strict=True):

@@ -47,6 +47,7 @@ from .edges import (
 )
 from .flow import RUNS, held_to_flow
 from .optimiser import beside_model, serve_optimiser
+from .sums import finish_sums, parts_of, sum_gradients
 
 _IN_TIME = (FORWARD, REMATERIALISED, BACKWARD, OPTIMISER)
 
@@ -137,6 +138,8 @@ def phases(module: Module) -> Phases:
     _from_context(t, out, is_path)
     _between(t, out, named, is_path)
     out[~named & _holding_both(t, out)] = UNKNOWN
+    sum_gradients(t, out)
+    finish_sums(t, out)
     return out
 
 
@@ -198,6 +201,10 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
         told &= ~bodies[t.computation]
         updates = used_as(t, out) == OPTIMISER
         out[serve_optimiser(t, out, told, after, updates)] = OPTIMISER
+        parts = parts_of(t, out, OPTIMISER)
+        if parts.any():  # a norm that was combined with a sum of the forward pass
+            updates |= parts
+            out[serve_optimiser(t, out, told, after, updates)] = OPTIMISER
         _with_what_they_fuse(t, out, beside_model(t, out, told, updates))
         _as_their_loop(t, out, bodies, after)
         out[unmarked & is_path & (out == UNKNOWN)] = FORWARD

@@ -65,6 +65,13 @@ class Work:
     dtype: tuple[str, ...]
 
 
+def _multiplied(i: Instruction) -> Shape | None:
+    """The operand in whose type a product is computed: a mask or indices become floats first."""
+    shapes = [o.shape for o in i.operands[:2]]
+    floats = [s for s in shapes if s.element_type[:1] in ("f", "b", "c")]
+    return next(iter(floats or shapes), None)
+
+
 def count_work(module: Module) -> Work:
     """Count the work of one execution of each instruction, without called computations."""
     return _FlopCounter(module).work()
@@ -135,15 +142,14 @@ class _FlopCounter:
         operands = i.operands
         opcode = i.opcode
         if opcode == "dot":
-            lhs = operands[0].shape if operands else None
-            self._matmul(i, "dot", dot_flops(i), lhs)
+            self._matmul(i, "dot", dot_flops(i), _multiplied(i))
         elif opcode == "convolution":
             flops = math.nan
             if len(operands) >= 2:
                 flops = convolution_flops(
                     operands[0].shape, operands[1].shape, i.shape, window_attributes(i)
                 )
-            self._matmul(i, "convolution", flops, operands[0].shape if operands else None)
+            self._matmul(i, "convolution", flops, _multiplied(i))
         elif opcode == "custom-call":
             self._custom_call(i)
         else:

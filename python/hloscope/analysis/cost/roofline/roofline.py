@@ -36,7 +36,7 @@ from ....hardware import Hardware
 from ....hlo import Instruction, Module
 from ....hlo.collective_kinds import is_collective
 from ...base.table import table
-from ...text.units import duration
+from ...text.units import duration, marked
 from ..assumptions import BLOCK_SIZES, NEGLIGIBLE_SHARE
 from ..chip import for_target
 from ..copies import copies
@@ -55,7 +55,9 @@ class Roofline:
     """Modelled seconds; columns have one row per instruction and are for one execution.
 
     ``seconds`` of a unit is NaN if a rate or its FLOPs are unknown; it is 0 for instructions that
-    are not units. ``exposed`` is how long a done waits for its transfer, in the row of the done.
+    are not units. ``least`` is then what is known of it: the time of its bytes, and of its matrix
+    FLOPs at the chip's fastest rate for any type; 0 for all others. ``exposed`` is how long a done
+    waits for its transfer, in the row of the done.
     """
 
     hardware: Hardware
@@ -66,6 +68,7 @@ class Roofline:
     exposed: Floats
     runs: Floats
     unmodelled: tuple[Instruction, ...]
+    least: Floats
     copy_seconds: float = 0.0  # of asynchronous copies, if nothing else ran
     copy_wait_seconds: float = 0.0  # the part that other instructions leave no room for
     assumed_slice: tuple[int, ...] = ()  # if the devices' positions are unknown
@@ -107,6 +110,7 @@ class Roofline:
     def step_seconds(self) -> Floats:
         """What each instruction adds to ``total_seconds``, all executions; NaN if unknown.
 
+        Of one whose ``seconds`` are unknown it is the ``least``, if anything of it is known.
         The only per-instruction seconds that may be summed; ``seconds`` overlap. A transfer adds
         the time waited for it, in the row of its start, and an asynchronous copy its share of
         ``copy_wait_seconds``.
@@ -117,6 +121,7 @@ class Roofline:
         for t, waited in zip(self.transfers, self.waited_seconds.tolist(), strict=True):
             out[t.start] += waited
         out[(self.bound_by == _COLLECTIVE) & np.isnan(self.seconds) & (self.runs > 0)] = np.nan
+        out = np.where(self.least > 0, self.least * self.runs, out)
         if self.copy_seconds > 0:
             moved = np.where(self.bound_by == _COPY, self.seconds * self.runs, 0.0)
             out += moved * (self.copy_wait_seconds / self.copy_seconds)
@@ -135,9 +140,22 @@ class Roofline:
 
     @property
     def total_seconds(self) -> float:
-        """Compute, memory, exposed communication and copies of one execution."""
-        busy = self.compute_seconds + self.memory_seconds
+        """Compute, memory, exposed communication and copies of one execution.
+
+        Of instructions whose time is unknown it holds the least that they take: ``is_least``.
+        """
+        busy = self.compute_seconds + self.memory_seconds + self.least_seconds
         return busy + self.exposed_seconds + self.copy_wait_seconds
+
+    @cached_property
+    def least_seconds(self) -> float:
+        """The least that instructions of unknown time take, all executions."""
+        return float((self.least * self.runs).sum())
+
+    @cached_property
+    def is_least(self) -> bool:
+        """Whether ``total_seconds`` is a lower bound even of the model: some time is unknown."""
+        return any(self.runs[i.index] > 0 for i in self.unmodelled) or bool(self.unknown_transfers)
 
     @cached_property
     def unknown_transfers(self) -> int:
@@ -156,7 +174,11 @@ class Roofline:
             None if self.unknown_transfers and not s else s
             for s in (self.collective_seconds, self.exposed_seconds)
         )
-        least = {"communication_is_least": True} if self.unknown_transfers else {}
+        least: dict[str, Any] = {"communication_is_least": True} if self.unknown_transfers else {}
+        if self.least_seconds:
+            least |= {"of_unknown_at_least": self.least_seconds}
+        if self.is_least:
+            least |= {"total_is_least": True}
         return {
             "hardware": self.hardware.id,
             "modelled_seconds": {
@@ -171,16 +193,24 @@ class Roofline:
             "not_modelled": [i.name for i in self.unmodelled],
         }
 
-    def text(self) -> list[str]:
-        """A few lines for the reader."""
+    def text(self, *, is_least: bool = False, is_one_trip: bool = False) -> list[str]:
+        """A few lines for the reader; what the total is where loops have no known trip count."""
         found = self.to_dict()["modelled_seconds"]
-        least = "≥ " if self.unknown_transfers and found["total"] is not None else ""
+        total = duration(found["total"])
+        if found["total"] is not None:
+            is_least |= self.is_least
+            total = marked(total, is_least=is_least, is_one_trip=is_one_trip)
         lines = [
-            f"modelled on {self.hardware.label}: {least}{duration(found['total'])}"
+            f"modelled on {self.hardware.label}: {total}"
             f" = compute {duration(self.compute_seconds)} + memory"
             f" {duration(self.memory_seconds)} + exposed communication"
             f" {duration(found['exposed'])}"
             + (f" + copies {duration(self.copy_wait_seconds)}" if self.copy_wait_seconds else "")
+            + (
+                f" + at least {duration(self.least_seconds)} of what is not modelled"
+                if self.least_seconds
+                else ""
+            )
         ]
         hidden = self.copy_seconds - self.copy_wait_seconds
         if self.copy_seconds and hidden > NEGLIGIBLE_SHARE * self.copy_seconds:
@@ -193,7 +223,9 @@ class Roofline:
                 f"communication hidden behind compute: {duration(self.overlapped_seconds)}"
             )
         if self.unmodelled:
-            lines.append(f"without {len(self.unmodelled)} instructions whose time is unknown")
+            lines.append(
+                f"of unknown time, counted by what is known of it: {len(self.unmodelled):,}"
+            )
         return lines
 
 
@@ -220,11 +252,15 @@ def transfer_time(hardware: Hardware, t: Transfer) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """Seconds of one execution of each unit if nothing else ran, and of its memory traffic."""
+    """Seconds of one execution of each unit if nothing else ran, and of its memory traffic.
+
+    ``least``: of a unit whose seconds are unknown, those of its resources that are known.
+    """
 
     seconds: Floats
     bound_by: npt.NDArray[np.int8]
     memory: Floats
+    least: Floats
 
 
 def _alone(counts: Counts, hardware: Hardware) -> _Alone:
@@ -241,10 +277,15 @@ def _alone(counts: Counts, hardware: Hardware) -> _Alone:
     seconds = stacked.max(axis=0, initial=0.0)
     scarcest = np.where(seconds > 0, stacked.argmax(axis=0) + _COMPUTE, _NOTHING)
     bound = np.where(np.isnan(seconds), _UNKNOWN, scarcest)
+    # no type is multiplied faster than the fastest one
+    fastest = max(hardware.matmul.values(), default=np.inf)
+    known = np.nan_to_num(np.vstack([stacked, counts.matrix_flops / fastest]))
+    least = np.where(np.isnan(seconds) & counts.is_unit, known.max(axis=0, initial=0.0), 0.0)
     return _Alone(
         np.where(counts.is_unit, seconds, 0.0),
         np.where(counts.is_unit, bound, _NOTHING).astype(np.int8),
         memory,
+        least,
     )
 
 
@@ -266,8 +307,9 @@ def model(counts: Counts, hardware: Hardware) -> Roofline:
     # a collective is its transfer; fusions around one still compute
     seconds[collective | is_copy] = 0.0
     bound[collective | is_copy] = _NOTHING
-    exposed = exposed_seconds(module, seconds, transfers, wire)
-    busy = np.nan_to_num(seconds)
+    least = np.where(collective | is_copy, 0.0, alone.least)
+    exposed = exposed_seconds(module, np.nan_to_num(seconds) + least, transfers, wire)
+    busy = np.nan_to_num(seconds) + least
     for t, s in zip(transfers, wire, strict=True):
         if collective[t.start]:
             seconds[t.start], bound[t.start] = s, _COLLECTIVE
@@ -293,6 +335,7 @@ def model(counts: Counts, hardware: Hardware) -> Roofline:
         exposed=exposed,
         runs=runs,
         unmodelled=tuple(module.instructions[k] for k in np.flatnonzero(np.isnan(seconds))),
+        least=least,
         copy_seconds=float((copying * runs).sum()),
         copy_wait_seconds=max(
             0.0, too_little - waited, over_link - float((busy * runs).sum()) - waited

@@ -31,7 +31,6 @@ from .members import free_lookups, free_products, to_gradients, with_their_gradi
 from .names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
 from .placing import Numbered, place
 from .repeats import NEVER, Repeats, Stack, find, signatures
-from .true_calls import with_true_calls
 from .witness import layers_of
 
 if TYPE_CHECKING:
@@ -153,7 +152,6 @@ class _Finder:
             self._name_rest(found, recedes, apart, rows, work)
         self._name_optimiser(anchor)
         scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
-        scoped = with_true_calls(self.module, self.scopes, scoped)
         return Layers(tuple(self.runs), self.layer, self.loops, scoped)
 
     def _in_order(self, anchor: Mask, late: Mask | None) -> list[int]:

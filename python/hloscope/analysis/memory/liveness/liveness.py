@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Module
+from ...cost.assumptions import IMMEDIATE_ELEMENTS
 from .values import ARGUMENT, CONSTANT, OUTPUT, TEMP, Values
 
 Ints = npt.NDArray[np.int64]
@@ -74,9 +75,18 @@ class Liveness:
 
     @cached_property
     def is_counted(self) -> npt.NDArray[np.bool_]:
-        """Whether a buffer adds to live bytes: all but constants and those inside another."""
+        """Whether a buffer adds to live bytes: all but immediates and those inside another."""
         counted: npt.NDArray[np.bool_] = (self.kind != CONSTANT) & (self.home < 0)
-        return counted
+        return counted | self.is_loaded
+
+    @cached_property
+    def is_loaded(self) -> npt.NDArray[np.bool_]:
+        """Constants in memory: all but those of a few elements, which are in the code."""
+        found: npt.NDArray[np.bool_] = self.kind == CONSTANT
+        for b in np.flatnonzero(found).tolist():
+            node = self.values.first[int(self.defined_by[b])] + int(self.leaf[b])
+            found[b] = self.values.shapes[node].elements > IMMEDIATE_ELEMENTS
+        return found
 
     def timeline(self, spaces: int | tuple[int, ...]) -> Ints:
         """Live bytes in some memory spaces at each program point."""

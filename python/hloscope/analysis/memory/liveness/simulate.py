@@ -3,6 +3,7 @@
     program points   0 ─────────────────────────────────────────▶ n     (called bodies inline)
     arguments        ███████████████████████████████████████████        held by the caller
     outputs          ███████████████████████████████████████████        reserved when it starts
+    constants        ███████████████████████████████████████████        loaded with the program
     temp %dot.3            ├──────────┤                                 definition .. last use
     temp %tanh.4                      ├────────┤                        may reuse %dot.3's place
 
@@ -13,9 +14,10 @@ The order is the printed one, which in a scheduled module is the schedule; bodie
 branches and calls come before their caller, as in XLA's ``HloLiveRange``. Values that must
 share a buffer are one (``values.py``). A temporary may take the place of an operand
 that dies where it is made (elementwise, same shape: ``CanShareOperandBufferWithUser``), and
-may be in an output's buffer before that is written, as in ``BufferAssignment``.
+may be in an output's buffer before that is written, as in ``BufferAssignment``; XLA:TPU places none
+there.
 
-Offsets are not simulated: heap fragmentation is extra.
+Offsets are simulated for TPU only (``peaks.py``): on other platforms heap fragmentation is extra.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import numpy.typing as npt
 from ....hlo import Instruction, Module
 from ...base.memory_spaces import memory_space
 from ...base.memory_tiling import storage_bytes
+from ...cost.assumptions import IMMEDIATE_ELEMENTS
 from ...cost.runs import CallGraph, Role, call_graph
 from .homes import homes
 from .liveness import Liveness
@@ -48,7 +51,7 @@ def flatten(module: Module, calls: CallGraph) -> Ints:
     for below in calls.below:
         for e in below:
             if e.role >= Role.BODY:
-                callees.setdefault(e.caller, []).append(e.callee)
+                callees.setdefault(_runs_at(module.instructions[e.caller]), []).append(e.callee)
     seen = {module.entry.index}
     stack = [iter(module.entry.instructions)]
     waiting: list[list[Instruction]] = [[]]
@@ -68,6 +71,15 @@ def flatten(module: Module, calls: CallGraph) -> Ints:
             stack.append(iter(module.computations[c].instructions))
             waiting.append([i] if position == 0 else [])
     return np.array(out, np.int64)
+
+
+def _runs_at(caller: Instruction) -> int:
+    """Where what an instruction calls runs: at the update that gives its operands, if one does."""
+    if caller.opcode == "async-start" and not caller.operands:
+        for user in caller.users:
+            if user.opcode == "async-update" and len(user.operands) > 1:
+                return user.index
+    return caller.index
 
 
 def simulate(module: Module) -> Liveness:
@@ -113,6 +125,10 @@ def simulate(module: Module) -> Liveness:
     opcodes = [module.instructions[n].opcode for n in defined_by.tolist()]
     kind[[o == "constant" for o in opcodes]] = CONSTANT
     last = len(schedule) - 1
+    # constants are there as long as the program is loaded
+    for node in first[kind == CONSTANT].tolist():
+        if values.shapes[node].elements > IMMEDIATE_ELEMENTS:
+            begin[value_of[node]], until[value_of[node]] = 0, last
     entry = module.entry
     if entry is not None and count:
         if entry.root is not None:
@@ -155,8 +171,14 @@ def simulate(module: Module) -> Liveness:
         has_several=has_several,
     )
     sharing = Sharing(live)
-    live = replace(live, home=homes(live, sharing))
+    if not _is_tiled(values):
+        live = replace(live, home=homes(live, sharing))
     return replace(live, shared=shared_places(live, sharing))
+
+
+def _is_tiled(values: Values) -> bool:
+    """Whether layouts have tiles, as on TPU, where no temporary is placed into an output."""
+    return any(s.layout is not None and s.layout.tiles for s in values.shapes)
 
 
 def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:

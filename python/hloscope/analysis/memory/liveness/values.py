@@ -157,6 +157,8 @@ class Values:
             span = self._element(i)
             if span is not None:
                 self._unite(mine, span)
+        elif op == "async-update" and len(operands) > 1:
+            self._given_later(i, mine)
         elif op in _FIRST_OPERAND and operands:
             self._unite(mine, self.nodes(operands[0]))
         elif op in _IN_PLACE and operands:
@@ -246,6 +248,22 @@ class Values:
                     self.defines[v] = 0
                 self._same(self.nodes(c.root), made)
 
+    def _given_later(self, i: Instruction, mine: range) -> None:
+        """An update that gives an asynchronous operation its operands, and has its results."""
+        given = [v for o in i.operands[1:] for v in self.nodes(o)]
+        for k, v in enumerate(given[: len(mine)]):
+            self._unite(mine[k : k + 1], range(v, v + 1))
+        for e in self._callees.get(_start_of(i).index, ()):
+            c = self.module.computations[e.callee]
+            if e.role is not Role.CALL or c.root is None:
+                continue
+            for parameter, o in zip(self._parameters(c), i.operands[1:], strict=False):
+                self._unite(parameter, self.nodes(o))
+            made = mine[len(given) : len(given) + len(self.nodes(c.root))]
+            for v in made:
+                self.defines[v] = 0
+            self._same(self.nodes(c.root), made)
+
     def _follow(self, new: range, old: range) -> None:
         """Place ``new`` where ``old`` were, as later values; ``new`` defines nothing."""
         for v in new:
@@ -263,7 +281,10 @@ class Values:
         if i.opcode == "copy-done":
             self._unite(mine, theirs[:1])
         elif len(theirs) > len(mine):
+            first = start.shape.tuple_shapes[0]
             before = sum(len(self.nodes(o)) for o in _start_of(start).operands)
+            if start.opcode == "async-update" and first.is_tuple:
+                before = len(leaves_of(first))  # its operands, wherever they were given
             if i.opcode in ("recv-done", "send-done"):
                 before = 0
             self._unite(mine, theirs[before : before + len(mine)])

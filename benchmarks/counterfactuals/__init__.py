@@ -1,0 +1,1 @@
+"""Small sharded programs in which sources of shardings and operations have switches."""

@@ -1,0 +1,410 @@
+"""What a collective is for: found by following what it moves, never by its kind alone.
+
+operand  ◀── back to what made it: a product with weights, of activations, a reduction, a lookup
+result   ──▶ forth to what becomes of it: added up or stacked by a loop, returned, updated
+why      who asked for the sharding: the person's constraint, the step's output, an operation
+
+sum     ACCUMULATED  a loop only adds it to what it carries
+        GRADIENTS    of parameters, summed over the parts of the batch
+        ACTIVATIONS  partial sums of a product with weights that are sharded
+        PRODUCTS     partial sums of another product
+        LOOKUP       rows of a table that is sharded by rows
+        REDUCTION    a reduction over a sharded dimension
+        JOINED       parts put together: a gather that XLA wrote as a sum
+gather  WEIGHTS      parameters that are stored in shards (FSDP)
+        ARGUMENT     another argument that is given in shards
+        UPDATED      parameters or state that were updated in shards
+        OUTPUT       a result that the step returns whole
+any     CONSTRAINED  a constraint of the person wants another sharding
+        REQUESTED    the program asks for it by name
+        UNKNOWN      anything else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.collective_kinds import kind_of
+from ...hlo.opcodes import Effect
+from ...hlo.texts.places import short_line
+from ...hlo.walk import Position
+from ..base.phases.phases import BACKWARD, phases
+from ..comms.collective import Collective
+from ..why.provenance import reasons
+from . import limits
+from .facts import Facts
+
+
+class For(Enum):
+    """What a collective is for."""
+
+    ACCUMULATED = "accumulated"
+    GRADIENTS = "gradients"
+    ACTIVATIONS = "activations"
+    PRODUCTS = "products"
+    LOOKUP = "lookup"
+    REDUCTION = "reduction"
+    JOINED = "joined"
+    WEIGHTS = "weights"
+    ARGUMENT = "argument"
+    UPDATED = "updated"
+    OUTPUT = "output"
+    CONSTRAINED = "constrained"
+    REQUESTED = "requested"
+    DERIVED = "derived"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What one collective is for; ``of`` names the weights or the line, ``is_stacked``: a loop
+    keeps each trip's in a place of its own."""
+
+    what: For
+    of: str = ""
+    is_stacked: bool = False
+
+
+def purpose(facts: Facts, row: Collective) -> Purpose:
+    """What a collective is for; ``For.UNKNOWN`` where data flow does not show it."""
+    kind = kind_of(row.kind)
+    if kind.reduces:
+        found = _of_sum(facts, row)
+    elif kind.gathers:
+        found = _of_gather(facts, row)
+    else:
+        found = Purpose(For.UNKNOWN)
+    if found.what in (For.UNKNOWN, For.JOINED) and row.inserted is False:
+        return _requested(row)
+    if found.what in (For.UNKNOWN, For.JOINED):
+        return _by_why(facts, row) or found
+    return found
+
+
+def _requested(row: Collective) -> Purpose:
+    return Purpose(For.DERIVED if row.written_by == "autodiff" else For.REQUESTED)
+
+
+# -- sums -----------------------------------------------------------------------------------------
+
+# What makes a new value of many: the walk back from a sum ends there.
+_MAKES = (
+    opcodes.PRODUCTS | opcodes.REDUCTIONS | opcodes.COMMUNICATION | opcodes.RANDOM
+    | opcodes.that(Effect.INDEXES, Effect.MIXES, Effect.CALLS_LIBRARY)
+)  # fmt: skip
+_ELEMENTWISE = opcodes.ELEMENTWISE | {"select"}
+_WITHIN = opcodes.MOVES | opcodes.FUSIONS
+_KEPT = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.LOOPS | {"call"}
+
+
+def _of_sum(facts: Facts, row: Collective) -> Purpose:
+    if is_joined(row):
+        return Purpose(For.JOINED)
+    results = list(_results(row))
+    if kind_of(row.kind).reduces_whole and results and all(map(_is_accumulated, results)):
+        return Purpose(For.ACCUMULATED)
+    largest = max(_operands(row), key=lambda o: o.shape.byte_size, default=None)
+    if largest is None:
+        return Purpose(For.UNKNOWN)
+    makers = _makers(largest)
+    products = [m for m in makers if _multiplies(facts, m)]
+    for product in products:
+        weights = next(filter(None, (_weights(facts, o) for o in product.operands[:2])), "")
+        if weights:
+            return Purpose(For.ACTIVATIONS, weights)
+    if _is_gradient(facts, row, makers, results):
+        return Purpose(For.GRADIENTS, is_stacked=any(map(_is_stacked, results)))
+    if products and len(products) == len(makers):
+        return Purpose(For.PRODUCTS)
+    if makers and all(m.opcode == "gather" for m in makers):
+        return Purpose(For.LOOKUP, _weights(facts, makers[0].operands[0]))
+    if makers and all(m.opcode in opcodes.REDUCTIONS for m in makers):
+        return Purpose(For.REDUCTION)
+    return Purpose(For.UNKNOWN)
+
+
+def _operands(row: Collective) -> list[Instruction]:
+    """What is summed: the operands of a collective, asynchronous or combined."""
+    return list(row.instruction.operands)
+
+
+def _results(row: Collective) -> Iterator[Position]:
+    start = row.instruction
+    done = next((u for u in start.users if u.opcode.endswith("-done")), start)
+    if done.shape.is_tuple:
+        yield from (Position(done, (k,)) for k in range(len(done.shape.tuple_shapes)))
+    else:
+        yield Position(done)
+
+
+def _makers(value: Instruction) -> list[Instruction]:
+    """The nearest products, reductions, lookups and collectives that a value is made of."""
+    ends = walk.sources(
+        value, opcodes.ANYTHING - _MAKES, inside_fusions=True, reach=limits.CAUSE_REACH
+    )
+    return [p.instruction for p in ends if p.instruction.opcode in _MAKES]
+
+
+def _multiplies(facts: Facts, i: Instruction) -> bool:
+    return i.opcode in opcodes.PRODUCTS or bool(facts.cost.work.matmul_flops[i.index] > 0)
+
+
+def multiplies_weights(facts: Facts, value: Instruction) -> bool:
+    """Whether a value is made of products with parameters, as partial sums of activations are."""
+    products = [m for m in _makers(value) if _multiplies(facts, m)]
+    return bool(products) and all(any(_weights(facts, o) for o in m.operands[:2]) for m in products)
+
+
+def is_of_weights(facts: Facts, value: Instruction) -> bool:
+    """Whether a value is made of parameters and nothing else."""
+    return bool(_weights(facts, value))
+
+
+def _weights(facts: Facts, value: Instruction) -> str:
+    """The parameter that a value is made of, and nothing else; "" if there is data in it.
+
+    Scalars, such as a learning rate or a loop's counter, are neither.
+    """
+    name = ""
+    ends = walk.sources(
+        value, opcodes.ANYTHING, inside_fusions=True, dependencies=True, reach=limits.CAUSE_REACH
+    )
+    for at in ends:
+        i = at.instruction
+        if i.opcode != "parameter" and not i.operands:  # constants, a buffer to write into
+            continue
+        if i.shape.is_array and i.shape.elements <= 1:
+            continue
+        if i.opcode != "parameter" or not i.computation.is_entry:
+            return ""
+        role, argument = facts.role(i)
+        if role != "parameter":
+            return ""
+        name = name or argument
+    return name
+
+
+def _is_gradient(
+    facts: Facts, row: Collective, makers: list[Instruction], results: list[Position]
+) -> bool:
+    """Whether what is summed is of the backward pass and becomes a result of the step, or is
+    added to one, without being multiplied again."""
+    entry = facts.module.entry
+    if entry is None or entry.root is None:
+        return False
+    phase = phases(facts.module)
+    late = any(int(phase[m.index]) >= BACKWARD for m in makers) or row.phase == "backward"
+    if not late or not any(int(p) == BACKWARD for p in set(phase.tolist())):
+        return False
+    through = _WITHIN | _ELEMENTWISE | opcodes.LOOPS | opcodes.RESHARDS | {"call"}
+    for result in results:
+        if result.instruction.shape.is_array and result.instruction.shape.elements <= 1:
+            continue
+        held = walk.forward(result, through, inside_fusions=True, reach=limits.CAUSE_REACH)
+        if any(p.instruction is entry.root for p in held):
+            return True
+    return False
+
+
+def _is_accumulated(value: Position) -> bool:
+    """Whether a loop only adds a value to an element that it carries, which nothing else reads.
+
+    What a loop inside it stacks first, such as gradients of layers, is added up so too.
+    """
+    through = _KEPT | opcodes.UPDATES
+    used = list(walk.uses(value, through, inside_fusions=True, reach=limits.CAUSE_REACH))
+    return bool(used) and all(_adds_to_carried(u.instruction, u.operand) for u in used)
+
+
+def _adds_to_carried(add: Instruction, number: int) -> bool:
+    if add.opcode != "add" or len(add.operands) != 2:
+        return False
+    other = add.operands[1 - number]
+    same = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    old = walk.source(other, same, inside_fusions=True)
+    carried = old.instruction
+    if carried.opcode != "parameter" or not old.element or carried.computation.is_entry:
+        return False
+    body = carried.computation
+    if body.root is None or not any(s.opcode == "while" for s in body.module.call_sites(body)):
+        return False
+    new = walk.source(Position(body.root, old.element), same, inside_fusions=True).instruction
+    if new is not add:
+        return False
+    # nothing else in the loop reads the sum so far
+    readers = walk.uses(Position(carried, old.element), same, inside_fusions=True)
+    return {u.instruction for u in readers} == {add}
+
+
+def _is_stacked(value: Position) -> bool:
+    """Whether a value is written into a slot of an array that a loop carries."""
+    return any(
+        u.instruction.opcode in opcodes.UPDATES and u.operand > 0
+        for u in walk.uses(value, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True)
+    )
+
+
+# -- gathers that XLA wrote as sums ---------------------------------------------------------------
+
+
+def is_joined(row: Collective) -> bool:
+    """Whether a sum puts together what each device has of an array: of all others it has zeros."""
+    return bool(row.instruction.operands) and all(map(_is_part_of_zeros, row.instruction.operands))
+
+
+def _is_part_of_zeros(value: Instruction) -> bool:
+    same = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    at = walk.source(value, same, inside_fusions=True).instruction
+    if at.opcode == "dynamic-update-slice":
+        return _is_constant(at.operands[0]) and any(map(by_device, at.operands[2:]))
+    if at.opcode == "select":
+        a, b = at.operands[1:3]
+        made = b if _is_constant(a) else a
+        is_masked = (_is_constant(a) or _is_constant(b)) and by_device(at.operands[0])
+        makers = _makers(made) if is_masked else []
+        return is_masked and not any(m.opcode in _MAKES - opcodes.COMMUNICATION for m in makers)
+    return False
+
+
+def _is_constant(value: Instruction) -> bool:
+    at = walk.source(value, opcodes.REPEATED | opcodes.FUSIONS, inside_fusions=True).instruction
+    return at.opcode == "constant"
+
+
+def by_device(value: Instruction) -> bool:
+    """Whether a value is computed from the device's own number."""
+    way = walk.back(value, opcodes.ANYTHING - opcodes.LOOPS, inside_fusions=True, dependencies=True)
+    return any(p.instruction.opcode in opcodes.DEVICE_IDS for p in way)
+
+
+# -- gathers --------------------------------------------------------------------------------------
+
+
+def _of_gather(facts: Facts, row: Collective) -> Purpose:
+    if row.inserted is False:
+        return _requested(row)
+    given = row.instruction.operands[0] if row.instruction.operands else None
+    weights = _weights(facts, given) if given is not None else ""
+    if weights and not _is_returned(facts, row):
+        return Purpose(For.WEIGHTS, weights)
+    card = _by_why(facts, row)
+    if card is not None:
+        return card
+    if _is_returned(facts, row):
+        return Purpose(For.UPDATED if row.phase == "optimiser" else For.OUTPUT)
+    if row.moves is not None and row.moves.kind == "argument":
+        return Purpose(For.ARGUMENT, row.moves.name)
+    return Purpose(For.UNKNOWN)
+
+
+def _is_returned(facts: Facts, row: Collective) -> bool:
+    """Whether the step returns what is gathered, and uses it for nothing else."""
+    entry = facts.module.entry
+    if entry is None or entry.root is None:
+        return False
+    for result in _results(row):
+        held = [p.instruction for p in walk.forward(result, _KEPT, reach=limits.CAUSE_REACH)]
+        if entry.root not in held or any(walk.uses(result, _KEPT | {"tuple"})):
+            return False
+    return True
+
+
+def _by_why(facts: Facts, row: Collective) -> Purpose | None:
+    """What ``why`` knows of it: the person's constraint, an output of the step."""
+    card = reasons(facts.module, facts.target)[row.index]
+    if card is None or card.unknown:
+        return None
+    if card.by_user:
+        return _requested(row)
+    if card.opcode == "output":
+        return Purpose(For.UPDATED if row.phase == "optimiser" else For.OUTPUT)
+    if card.opcode == "copy" and card.line:
+        return Purpose(For.CONSTRAINED, short_line(card.line))
+    return None
+
+
+def is_scatter_of_program(facts: Facts, row: Collective) -> bool:
+    """Whether the program, or its derivative, asks for a reduce-scatter, which XLA may write as a
+    sum and a slice; or whether who asks for what is unknown."""
+    card = reasons(facts.module, facts.target)[row.index]
+    name = row.op_name or (card.op_name if card is not None else "")
+    last = name.rpartition("/")[2]
+    return not name or last.startswith(("reduce_scatter", "psum_scatter"))
+
+
+# -- in words -------------------------------------------------------------------------------------
+
+
+def words(rows: Sequence[Purpose]) -> tuple[str, str]:
+    """(what they are for as a sentence, advice) of collectives for the same, "" if unknown."""
+    first = rows[0]
+    said, advice = _WORDS[first.what]
+    if first.what is For.GRADIENTS and all(x.is_stacked for x in rows):
+        said += "; the loop keeps those of each trip"
+    known = list(dict.fromkeys(x.of for x in rows if x.of))
+    shown = ", ".join(k if first.what is For.CONSTRAINED else f"`{k}`" for k in known[:3])
+    more = f" and {len(known) - 3:,} more" if len(known) > 3 else ""
+    said = said.format(of=f"{shown}{more}" if known else "weights")
+    return said[:1].upper() + said[1:], advice
+
+
+_WORDS: dict[For, tuple[str, str]] = {
+    For.ACCUMULATED: (
+        "each trip of the loop sums over the devices and adds that to what it carries",
+        "add up on each device, and sum over the devices once, after the loop (in jax.shard_map:"
+        " psum after the scan instead of in it)",
+    ),
+    For.GRADIENTS: (
+        "these are gradients of parameters, summed over the devices' parts of the batch: the price"
+        " of data parallelism",
+        "",
+    ),
+    For.ACTIVATIONS: (
+        "these are partial sums of products with {of}, whose contracted dimension is sharded",
+        "",
+    ),
+    For.PRODUCTS: (
+        "these are partial sums of a product whose contracted dimension is sharded",
+        "",
+    ),
+    For.LOOKUP: (
+        "each device takes the rows that it holds of an array whose indexed dimension is sharded,"
+        " and the sum puts them together",
+        "",
+    ),
+    For.REDUCTION: ("a dimension that is reduced is sharded", ""),
+    For.JOINED: (
+        "nothing is added up: the parts of all devices are put together, a gather that XLA wrote"
+        " as a sum",
+        "",
+    ),
+    For.WEIGHTS: (
+        "stored in shards and gathered where they are used, the price of FSDP: {of}",
+        "",
+    ),
+    For.ARGUMENT: ("given in shards and gathered where it is used: {of}", ""),
+    For.UPDATED: (
+        "it is updated in shards and returned whole",
+        "return it in the sharding in which it is updated (out_shardings), and take it so in the"
+        " next step",
+    ),
+    For.OUTPUT: (
+        "the step returns it whole",
+        "return it sharded (out_shardings), where its reader can take its part",
+    ),
+    For.CONSTRAINED: (
+        "a constraint asks for this sharding: {of}",
+        "leave the axis in that constraint if what follows can work on parts",
+    ),
+    For.REQUESTED: ("the program asks for it by name", ""),
+    For.DERIVED: ("autodiff asks for it, for the gradient of what the line says", ""),
+    For.UNKNOWN: ("", ""),
+}  # fmt: skip
+
+__all__ = [
+    "For", "Purpose", "by_device", "is_joined", "is_of_weights", "is_scatter_of_program",
+    "multiplies_weights", "purpose", "words",
+]  # fmt: skip

@@ -1,0 +1,81 @@
+"""Names for calls of one function that differ in what they are given.
+
+    net.apply(policy, x)       q_network · params
+    net.apply(reference, x)    q_network · target_params
+
+The arguments of the program that only one of the calls uses tell it from the others; where none
+does, the line of the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+
+from ...hlo import opcodes
+from ..base.lines.op_name import LAYER
+from ..base.table import Table
+from .call_tree import AT_LINE
+from .group_nodes import Node, within
+
+# Moves of an argument, such as a cast, between it and the call that uses it.
+MOST_MOVES = 4
+# An argument used less often than this, compared with the one used most, was merged in by XLA.
+OFTEN = 0.25
+# A call of more arguments of its own than this is known by its line.
+MOST_NAMES = 2
+
+_ROOT = re.compile(r"[A-Za-z_]\w*")
+_MOVES = opcodes.PART_OF_ONE | {"fusion"}
+
+
+def tell_apart(top: Node, t: Table) -> None:
+    """Gives calls of one name in one group names that differ, in place."""
+    for node in within(top):
+        same: dict[str, list[Node]] = defaultdict(list)
+        for child in node.children:
+            name = child.path[-1] if child.path else ""
+            if AT_LINE in name and not name.endswith(LAYER):
+                same[child.label].append(child)
+        for label, calls in same.items():
+            if len(calls) > 1:
+                _name(label, calls, t)
+
+
+def _name(label: str, calls: list[Node], t: Table) -> None:
+    given = [_arguments(call, t) for call in calls]
+    shared = set.intersection(*(set(mine) for mine in given))
+    own = [sorted(mine.keys() - shared) if _are_most(mine, shared) else [] for mine in given]
+    lines = [call.path[-1].partition(AT_LINE)[2].partition(":")[0] for call in calls]
+    words = [" ".join(names) if len(names) <= MOST_NAMES else "" for names in own]
+    for call, word, line in zip(calls, words, lines, strict=True):
+        if word and words.count(word) == 1:
+            call.label = f"{label} · {word}"
+        elif lines.count(line) == 1:
+            call.label = f"{label}, line {line}"
+
+
+def _arguments(call: Node, t: Table) -> Counter[str]:
+    """How often a call uses each of the program's arguments, directly or moved."""
+    out: Counter[str] = Counter()
+    offsets, values = t.operands.offsets, t.operands.values
+    for node in within(call):
+        for row in node.members.tolist():
+            for value in values[offsets[row] : offsets[row + 1]].tolist():
+                at = value
+                for _ in range(MOST_MOVES):
+                    alone = offsets[at + 1] - offsets[at] == 1
+                    if t.opcodes[t.opcode[at]] not in _MOVES or not alone:
+                        break
+                    at = int(values[offsets[at]])
+                if t.opcodes[t.opcode[at]] == "parameter":
+                    found = _ROOT.match(t.op_names[t.op_name[at]])
+                    if found:
+                        out[found[0]] += 1
+    most = max(out.values(), default=0)
+    return Counter({name: count for name, count in out.items() if count >= OFTEN * most})
+
+
+def _are_most(given: Counter[str], shared: set[str]) -> bool:
+    """Whether a call mostly uses arguments of its own: other weights, not another input."""
+    return 2 * sum(n for name, n in given.items() if name not in shared) > given.total()

@@ -1,0 +1,600 @@
+"""The person's own call tree: for every instruction the calls that it was traced in.
+
+The frames of an instruction are its Python stack. Those of the person's own files are the calls
+that made it, outermost first; scopes (Flax's modules, ``jax.named_scope``) stand between them
+where they were opened, and one that is a call gives that call its name:
+
+    train_step ─ loss_fn:40 ─ GPT.__call__:31 ─ Block.__call__:20 ─ attention:12     frames
+                              GPT               h_0                  attn            scopes
+    → loss_fn, GPT, h_0, attn
+
+Differentiation happens at one of these calls; the passes are below it:
+
+    train_step ─ collect ─ …
+               └ update_minibatch ─ forward  (of ppo_loss) ─ …
+                                  ├ backward (of ppo_loss) ─ …
+                                  └ optimizer · adam
+
+Library frames are no levels. A path is a tuple of names as in ``op_name.py``; calls carry a mark
+that tells those of one function on different lines apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.labels.families import ID, families
+from ..base.lines.frames import is_library
+from ..base.lines.op_name import (
+    BACKWARD,
+    CALLED,
+    FORWARD,
+    LAYER,
+    LOOPS,
+    REMAT,
+    Path,
+    parse_op_name,
+)
+from ..base.phases.edges import depends_on, reached
+from ..base.phases.phases import BACKWARD as IN_BACKWARD
+from ..base.phases.phases import FORWARD as IN_FORWARD
+from ..base.phases.phases import OPTIMISER, REMATERIALISED, name_phases, phases
+from ..base.table import Ints, Table, per_module, table
+from .true_calls import own_calls
+
+if TYPE_CHECKING:
+    from ...hlo import Module
+    from ...hlo.parts import FrameTable
+
+Mask = NDArray[np.bool_]
+
+# Begins the hidden part of a call's name: the line of the caller and a number.
+AT_LINE = "\x1e"
+# Instructions with a frame of the person's, among those with a name, for a tree to be worth it.
+ENOUGH = 0.3
+# A scope is the call that at least this share of its distinct stacks come from, and the other way.
+NEARLY_ALL = 0.9
+# A scope is in the call that at least this share of its distinct stacks come from.
+MOSTLY = 0.7
+# The share of a scope's distinct stacks that another scope has if each is one call of a function.
+SHARED = 0.5
+# Functions around this share of all instructions say nothing: the jitted function, ``main``.
+AROUND_ALL = 0.97
+# A call with less of its caller's differentiated instructions is no pass of its own.
+A_PASS = 0.1
+
+OPTIMIZER_PACKAGES = ("optax",)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """A function and where in its caller it is called: line and column."""
+
+    file: str
+    function: str
+    at: tuple[int, int]
+    number: int = -1  # of the call itself, where a capture knows it
+
+    @property
+    def name(self) -> str:
+        """The function without what it is defined in; a class for its ``__call__``."""
+        return self.function.rpartition("<locals>.")[2].removesuffix(".__call__")
+
+
+Stack = tuple[TracedCall, ...]
+Place = tuple[Stack, tuple[int, int]]  # calls; line and column in the innermost function
+Key = tuple[Path, Stack, tuple[int, int]]  # scopes, calls outermost first, line and column
+
+
+@dataclass(frozen=True, eq=False)
+class CallTree:
+    """``path[i]`` indexes ``paths``: the calls of each instruction, -1 without a frame or name.
+
+    ``place[i]`` numbers lines and columns in the innermost functions, 0 where unknown.
+    ``root`` is the jitted function, whose name is in no path. ``differentiated`` holds the paths
+    below which the passes are, each with the function that was differentiated.
+    """
+
+    paths: tuple[Path, ...]
+    path: Ints
+    place: Ints
+    root: str
+    differentiated: dict[Path, str]
+    by_optimizer: Mask
+    exact: bool  # whether a capture knows the calls
+
+
+def label(name: str) -> str:
+    """What a person reads of a component of a path."""
+    return name.partition(AT_LINE)[0]
+
+
+@per_module
+def call_tree(module: Module) -> CallTree | None:
+    """The calls of every instruction; None where frames show too little."""
+    return _Builder(module).build()
+
+
+class _Builder:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.t: Table = table(module)
+        self.phase = phases(module)
+
+    def build(self) -> CallTree | None:
+        t = self.t
+        frames, ids = self.module.source_frames()
+        stacks: dict[Place, int] = {((), (0, 0)): -1}
+        of_frame: dict[int, int] = {0: -1}
+        updates: dict[int, bool] = {0: False}
+        for frame in set(ids):
+            place, is_update = _stack(frames, frame)
+            of_frame[frame] = stacks.setdefault(place, len(stacks) - 1)
+            updates[frame] = is_update
+        given = t.by_opcode(lambda o: o in ("parameter", "constant"), bool)
+        own = np.array([of_frame[f] for f in ids], np.int64)
+        own[given] = -1
+        own = self._exact(own, stacks)
+        self.named = np.array(["/" in n for n in t.places], bool)[t.place] & ~given
+        if (own >= 0).sum() < ENOUGH * max(1, int(self.named.sum())):
+            return None
+        self.stacks = [s for s in stacks if s[0]]
+        self._without_others(own)
+        around = self._around(own)
+        scopes = [_scopes(n, self._functions()) for n in t.places]
+        keys: dict[Key, int] = {}
+        rows = np.flatnonzero((own >= 0) | self.named)
+        of_row = np.full(len(own), -1, np.int64)
+        for row, k, place in zip(
+            rows.tolist(), own[rows].tolist(), t.place[rows].tolist(), strict=True
+        ):
+            stack, line = self.stacks[k] if k >= 0 else ((), (0, 0))
+            key = (scopes[place], stack[around:], line)
+            of_row[row] = keys.setdefault(key, len(keys))
+        merged = _merge(list(keys))
+        if len({p for p in merged if p}) < 2:
+            return None
+        by_optimizer = np.array([updates[f] for f in ids], bool)
+        root = next((s[around - 1].name for s, _ in self.stacks if len(s) >= around > 0), "")
+        places = {at: n for n, at in enumerate(dict.fromkeys(at for _, at in self.stacks), 1)}
+        self.place = np.array(
+            [places[self.stacks[k][1]] if k >= 0 else 0 for k in own.tolist()], np.int64
+        )
+        return self._with_passes(merged, of_row, root, by_optimizer)
+
+    def _exact(self, own: Ints, stacks: dict[Place, int]) -> Ints:
+        """``own`` with the stacks of exactly known calls, which are added to ``stacks``.
+
+        What has only frames is in the call that these can mean; among several it is in what they
+        share.
+        """
+        exact = own_calls(self.module)
+        self.exact = bool((exact >= 0).any())
+        if not self.exact:
+            return own
+        assert self.module.origins is not None
+        python = self.module.origins.python
+        places = list(stacks)[1:]
+        whole: dict[int, Stack] = {}
+        same: dict[tuple[tuple[str, str], ...], set[Stack]] = defaultdict(set)
+        for number in np.unique(exact[exact >= 0]).tolist():
+            mine = [c for c in python.stack(python[number]) if not c.name.startswith("<")]
+            stack = tuple(TracedCall(c.file, c.function, (c.called_at, 0), c.number) for c in mine)
+            whole[number] = stack
+            for n in range(1, len(stack) + 1):
+                same[tuple((c.file, c.function) for c in stack[:n])].add(stack[:n])
+        known: dict[tuple[int, int], int] = {}
+        out = own.copy()
+        for row in np.flatnonzero((own >= 0) | (exact >= 0)).tolist():
+            key = int(exact[row]), int(own[row])
+            if key not in known:
+                stack, at = places[key[1]] if key[1] >= 0 else ((), (0, 0))
+                if key[0] >= 0:
+                    found = whole[key[0]]
+                else:
+                    found = ()
+                    for n in range(len(stack), 0, -1):
+                        mine_ = same.get(tuple((c.file, c.function) for c in stack[:n]), set())
+                        if len(mine_) == 1:
+                            (found,) = mine_
+                            break
+                ends_alike = found and stack and found[-1].function == stack[-1].function
+                place = (found, at if ends_alike else (0, 0))
+                known[key] = stacks.setdefault(place, len(stacks) - 1) if found else -1
+            out[row] = known[key]
+        return out
+
+    def _without_others(self, own: Ints) -> None:
+        """Takes the stacks of other programs away, in place.
+
+        What jax traced once for several programs (``jax.random.normal``) has the frames of the
+        first one: they begin in another function.
+        """
+        known = np.flatnonzero(own >= 0)
+        roots = [stack[0] for stack, _ in self.stacks]
+        numbers = {
+            root: k for k, root in enumerate(dict.fromkeys((r.file, r.function) for r in roots))
+        }
+        root = np.array([numbers[r.file, r.function] for r in roots], np.int64)[own[known]]
+        if len(numbers) > 1:
+            most = np.bincount(root).argmax()
+            own[known[root != most]] = -1
+
+    def _functions(self) -> frozenset[str]:
+        names = {c.function.rpartition(".")[2] for s, _ in self.stacks for c in s}
+        return frozenset(names | {c.name for s, _ in self.stacks for c in s})
+
+    def _around(self, own: Ints) -> int:
+        """How many calls are around (nearly) everything."""
+        counts = Counter(own[own >= 0].tolist())
+        total = counts.total()
+        deep = 0
+        while True:
+            level: Counter[Stack] = Counter()
+            for k, n in counts.items():
+                level[self.stacks[k][0][: deep + 1]] += n
+            (first, most), *_ = level.most_common(1)
+            if len(first) <= deep or most < AROUND_ALL * total:
+                return deep
+            deep += 1
+
+    def _with_passes(
+        self, merged: list[Path], of_row: Ints, root: str, by_optimizer: Mask
+    ) -> CallTree:
+        """Puts the passes below the calls that are differentiated."""
+        t = self.t
+        by_name = [name_phases(n) for n in t.places]
+        marked = np.array([any(p in _PASSES for p in of) for of in by_name], bool)[t.place]
+        flow = self.phase
+        late = self._late(by_name)
+        early = marked & ~late
+        after = depends_on(t, late)
+        known = of_row >= 0
+        trie = _trie(merged)
+        n = len(trie)
+        node_of = {path: k for k, path in enumerate(trie)}
+        node = np.full(len(of_row), -1, np.int64)
+        ids = np.array([node_of[p] for p in merged], np.int64)
+        node[known] = ids[of_row[known]]
+        plain = known & ~marked & ~t.silent
+
+        def below(rows: Mask) -> list[int]:
+            count: list[int] = np.bincount(node[rows & known], minlength=n).tolist()
+            for k in range(n - 1, 0, -1):
+                count[node_of[trie[k][:-1]]] += count[k]
+            return count
+
+        # inside a fusion of both, what is no part of a pass may yet be in one
+        uses = np.where(self._fused(), flow == OPTIMISER, after)
+        passes, blocked, first = below(late | early), below(plain & uses), below(early)
+        backs = below(late)
+        children: dict[Path, list[Path]] = defaultdict(list)
+        for path in trie[1:]:
+            children[path[:-1]].append(path)
+        # The shallowest calls of which nothing uses a gradient are those differentiated.
+        tops: list[Path] = []
+        stack: list[Path] = [()]
+        while stack:
+            path = stack.pop()
+            k = node_of[path]
+            if not backs[k]:
+                continue
+            mine = [c for c in children[path] if first[node_of[c]] and backs[node_of[c]]]
+            if first[k] and (not blocked[k] or (path and not mine)):
+                tops.append(path)
+            elif not mine:
+                continue
+            else:
+                stack.extend(mine)
+        split = self._split(tops, trie, node, late, passes)
+        paths: dict[Path, int] = {}
+        out = np.full(len(of_row), -1, np.int64)
+        differentiated: dict[Path, str] = {}
+        made: dict[tuple[int, int, bool], int] = {}
+        for row in np.flatnonzero(known).tolist():
+            k = int(of_row[row])
+            if marked[row]:
+                again = late[row] and flow[row] == REMATERIALISED
+                kind = 2 if again else 1 if late[row] else 0
+            else:
+                kind = 0 if not after[row] or flow[row] == IN_FORWARD else 3
+            key = (k, kind, bool(marked[row]))
+            if key not in made:
+                path = self._in_pass(merged[k], kind, bool(marked[row]), split, differentiated)
+                made[key] = paths.setdefault(path, len(paths))
+            out[row] = made[key]
+        return CallTree(
+            tuple(paths), out, self.place, root, differentiated, by_optimizer & ~marked, self.exact
+        )
+
+    def _split(
+        self, tops: list[Path], trie: list[Path], node: Ints, late: Mask, passes: list[int]
+    ) -> dict[Path, bool]:
+        """For each differentiated call whether the passes are inside its own box.
+
+        So it is where one function differentiates several, as for a generator and a discriminator.
+        Calls whose gradients feed one another are parts of one: of a loss in a ``lambda``.
+        """
+        number = {path: n for n, path in enumerate(tops)}
+        of_node = np.full(len(trie) + 1, -1, np.int64)
+        for k, path in enumerate(trie):
+            found = (number.get(path[:n]) for n in range(len(path), -1, -1))
+            of_node[k] = next((n for n in found if n is not None), -1)
+        top = np.where(late, of_node[node], -1)
+        product = self._holds_product() & (top >= 0)
+        by_caller: dict[Path, list[int]] = defaultdict(list)
+        for n, path in enumerate(tops):
+            by_caller[path[:-1]].append(n)
+        one = list(range(len(tops)))
+        on_the_way = late | (node < 0)
+        edges = on_the_way[self.t.operands.rows] & ~self.t.silent[self.t.operands.values]
+        for calls in by_caller.values():
+            for x in calls if len(calls) > 1 else ():
+                through = reached(self.t, top == x, edges)
+                for y in calls:
+                    mine = product & (top == y)
+                    if x != y and mine.any() and through[mine].mean() > MOSTLY:
+                        one = [one[x] if k == one[y] else k for k in one]
+        work = {n: passes[trie.index(path)] for n, path in enumerate(tops)}
+        out: dict[Path, bool] = {}
+        for calls in by_caller.values():
+            whole = sum(work[n] for n in calls)
+            heavy = {one[n] for n in calls if work[n] >= A_PASS * whole}
+            for n in calls:
+                alone = sum(one[m] == one[n] for m in calls) == 1
+                out[tops[n]] = bool(tops[n]) and len(heavy) > 1 and alone
+        return out
+
+    def _late(self, by_name: list[tuple[int, ...]]) -> Mask:
+        """Rows of a backward pass by name.
+
+        Not what equals something of the forward pass and has the other's name: the forward pass
+        uses it, and no gradient leads to it. Of a second loss's forward pass one does.
+        """
+        t = self.t
+        named = np.array(
+            [all(p in (IN_BACKWARD, REMATERIALISED) for p in of) for of in by_name], bool
+        )[t.place]
+        by_flow = np.isin(self.phase, (IN_BACKWARD, REMATERIALISED))
+        several = np.array([len(of) > 1 for of in by_name], bool)[t.place]
+        product = named & self._holds_product()
+        return np.asarray(
+            (named & (by_flow | product | depends_on(t, product))) | (several & by_flow)
+        )
+
+    def _fused(self) -> Mask:
+        """Rows in fusions."""
+        caller, _ = self.t.caller()
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
+        inside = (caller >= 0) & fusion[np.maximum(caller, 0)]
+        return np.asarray(inside[self.t.computation])
+
+    def _holds_product(self) -> Mask:
+        """Fusions and kernels that multiply matrices."""
+        return np.isin(families(self.module), [ID["matmul"], ID["convolution"]])
+
+    def _in_pass(
+        self, path: Path, kind: int, marked: bool, split: dict[Path, bool], names: dict[Path, str]
+    ) -> Path:
+        lead = (FORWARD, BACKWARD, BACKWARD)[kind] if kind < 3 else ""
+        for n in range(len(path), -1, -1):
+            at = path[:n]
+            if at in split:
+                break
+        else:
+            # marked, but above what is differentiated: sums of gradients where they meet
+            below = [p for p in split if p[: len(path)] == path]
+            if marked and below and len({p[:-1] for p in below}) == 1:
+                only = below[0]
+                if not any(split[p] for p in below) and only[:-1] == path:
+                    return (*path, lead)
+            if marked and not split:
+                return (lead, *path)
+            return path
+        if not lead:
+            return path
+        recomputed = (REMAT,) if kind == 2 else ()
+        if split[at]:
+            names[(*at, lead)] = label(at[-1])
+            return (*at, lead, *recomputed, *path[n:])
+        if not at:
+            return (lead, *recomputed, *path)
+        if sum(p[:-1] == at[:-1] for p in split) == 1:
+            names[(*at[:-1], lead)] = label(at[-1])
+            return (*at[:-1], lead, *recomputed, *path[n:])
+        return (*at[:-1], lead, *recomputed, *path[n - 1 :])
+
+
+_PASSES = (IN_FORWARD, IN_BACKWARD, REMATERIALISED)
+
+
+def _trie(paths: list[Path]) -> list[Path]:
+    """All prefixes, shorter ones first."""
+    found = {p[:n] for p in paths for n in range(len(p) + 1)} | {()}
+    return sorted(found, key=lambda p: (len(p), p))
+
+
+def _stack(frames: FrameTable, frame: int) -> tuple[Place, bool]:
+    """The person's own calls, outermost first, the line there, and whether an optimizer made it.
+
+    While jax traces a loop's body the frames around the loop stand in the stack once more: a call
+    on the same line is the same one.
+    """
+    out: list[TracedCall] = []
+    lines: list[int] = []
+    at, by_optimizer = (0, 0), False
+    for f in reversed(frames.stack(frame)):
+        function = f.function or ""
+        if is_library(f.file):
+            by_optimizer = by_optimizer or (
+                any(f"/{p}/" in f.file for p in OPTIMIZER_PACKAGES) and "/losses/" not in f.file
+            )
+            continue
+        short = function.rpartition("<locals>.")[2]
+        here = (f.line, f.column or 0)
+        if not short or short.startswith("<"):
+            at = here
+            continue
+        for k, (known, line) in enumerate(zip(out, lines, strict=True)):
+            if (known.file, known.function) == (f.file, function) and line == f.line:
+                at = known.at
+                del out[k:], lines[k:]
+                break
+        by_optimizer = False
+        out.append(TracedCall(f.file, function, at))
+        lines.append(f.line)
+        at = here
+    return (tuple(out), at if out else (0, 0)), by_optimizer
+
+
+def _scopes(op_name: str, functions: frozenset[str]) -> Path:
+    """Scopes of a name, without passes, loops and calls of jitted functions."""
+    found = parse_op_name(op_name) or ()
+    return tuple(
+        c.rpartition("<locals>.")[2]
+        for c in found
+        if c not in (FORWARD, BACKWARD, REMAT)
+        and c not in LOOPS
+        and not c.endswith(CALLED)
+        and c.rpartition("<locals>.")[2] not in functions - {c}
+    )
+
+
+Item = tuple[Path, Stack, tuple[int, int], int]  # scopes and calls that are left, line, number
+
+
+class _Level:
+    """Stacks at one place of the tree, by their next call and next scope."""
+
+    def __init__(self, keys: list[Item]) -> None:
+        self.keys = keys
+        chains = Counter((calls, line) for _, calls, line, _ in keys)
+        weight: dict[tuple[TracedCall | None, str], float] = defaultdict(float)
+        calls: dict[TracedCall | None, float] = defaultdict(float)
+        scopes: dict[str, float] = defaultdict(float)
+        for scope, stack, line, _ in keys:
+            c, s = (stack[0] if stack else None), (scope[0] if scope else "")
+            w = 1 / chains[stack, line]
+            weight[c, s] += w
+            calls[c] += w
+            scopes[s] += w
+        self.weight, self.calls, self.scopes = weight, calls, scopes
+        # The call that a scope is in. What jax traced once for several calls (``jax.jit``) has
+        # the frames of the first: the scope is right about it.
+        self.main: dict[str, TracedCall] = {}
+        for (call, name), w in weight.items():
+            if call is not None and name and w >= MOSTLY * scopes[name]:
+                self.main[name] = call
+
+    def is_the_call(self, call: TracedCall) -> bool:
+        """Whether the scopes in a call are the call itself: one, or one for each time."""
+        mine = [s for s, c in self.main.items() if c == call]
+        inside = sum(self.weight[call, s] for s in mine)
+        strays = sum(
+            w for (c, s), w in self.weight.items() if c == call and self.main.get(s, call) != call
+        )
+        if not mine or inside < NEARLY_ALL * (self.calls[call] - strays):
+            return False
+        return len(mine) == 1 or self._are_alike(call)
+
+    def _are_alike(self, call: TracedCall) -> bool:
+        """Whether the scopes in a call hold the same lines: one call each, not its parts."""
+        lines: dict[str, set[Place]] = defaultdict(set)
+        for scope, stack, line, _ in self.keys:
+            if scope and stack and stack[0] == call == self.main.get(scope[0]):
+                lines[scope[0]].add((stack, line))
+        for name, mine in lines.items():
+            others = set().union(*(of for s, of in lines.items() if s != name))
+            if len(mine & others) < SHARED * len(mine):
+                return False
+        return True
+
+    def around(self, call: TracedCall) -> set[str]:
+        """The scopes that are around a call and others, together around all of it."""
+        mine = {s: w for (c, s), w in self.weight.items() if c == call and s}
+        wider = {
+            s
+            for s, w in mine.items()
+            if w < NEARLY_ALL * self.scopes[s] and not self._is_deeper(call, s)
+        }
+        return wider if sum(mine[s] for s in wider) >= NEARLY_ALL * self.calls[call] else set()
+
+    def _is_deeper(self, call: TracedCall, scope: str) -> bool:
+        """Whether only one call in this one has the scope: it begins there, here and elsewhere."""
+        inner: dict[TracedCall | None, list[bool]] = defaultdict(list)
+        for mine, stack, _, _ in self.keys:
+            if stack and stack[0] == call:
+                below = stack[1] if len(stack) > 1 else None
+                inner[below].append(mine[:1] == (scope,))
+        having = [below for below, has in inner.items() if 2 * sum(has) > len(has)]
+        return len(having) == 1 and having[0] is not None and len(inner) > 1
+
+
+def _merge(keys: list[Key]) -> list[Path]:
+    """The path of each key: its calls with its scopes where they were opened."""
+    out: list[Path] = [()] * len(keys)
+    stack: list[tuple[Path, list[Item]]] = [((), [(*key, k) for k, key in enumerate(keys)])]
+    while stack:
+        path, mine = stack.pop()
+        level = _Level(mine)
+        same = {c for c in level.calls if c is not None and level.is_the_call(c)}
+        around = {c: level.around(c) for c in level.calls if c is not None and c not in same}
+        alone: dict[str, list[str]] = defaultdict(list)  # scope → names of calls that it is
+        for (c, s), _ in level.weight.items():
+            if c in same and s:
+                alone[s].append(_name(s, c))
+        names = _numbered([c for c in level.calls if c is not None])
+        below: dict[str, list[Item]] = defaultdict(list)
+        for scope, calls, line, k in mine:
+            call, first = (calls[0] if calls else None), (scope[0] if scope else "")
+            main = level.main.get(first)
+            if call is None and not first:
+                out[k] = path
+            elif call is not None and main in same and main != call:
+                assert main is not None
+                below[_name(first, main)].append((scope[1:], (), line, k))
+            elif call is None:
+                merged = alone.get(first, ())
+                name = merged[0] if len(merged) == 1 else first
+                below[name].append((scope[1:], calls, line, k))
+            elif call in same:
+                if first:
+                    below[_name(first, call)].append((scope[1:], calls[1:], line, k))
+                else:
+                    only = [s for (c, s) in level.weight if c == call and s]
+                    name = _name(only[0], call) if len(only) == 1 else names[call]
+                    below[name].append((scope, calls[1:], line, k))
+            elif first in around[call]:
+                below[first].append((scope[1:], calls, line, k))
+            else:
+                below[names[call]].append((scope, calls[1:], line, k))
+        stack.extend(((*path, name), inside) for name, inside in below.items())
+    return out
+
+
+def _name(scope: str, call: TracedCall) -> str:
+    return f"{scope}{AT_LINE}{call.at[0]}:{call.at[1]}"
+
+
+def _numbered(calls: list[TracedCall]) -> dict[TracedCall, str]:
+    """Names of calls that differ where calls do; known calls from one line have numbers."""
+    out: dict[TracedCall, str] = {}
+    taken: set[str] = set()
+    times = Counter((c.file, c.function, c.at) for c in calls if c.number >= 0)
+    begun: Counter[tuple[str, str, tuple[int, int]]] = Counter()
+    for call in sorted(calls, key=lambda c: c.number):
+        name = _name(call.name, call)
+        key = (call.file, call.function, call.at)
+        if call.number >= 0 and times[key] > 1:
+            name = f"{call.name} {begun[key]}{AT_LINE}{call.at[0]}{LAYER}"
+            begun[key] += 1
+        while name in taken:
+            name = name.replace(AT_LINE, f"{AT_LINE}'")
+        taken.add(name)
+        out[call] = name
+    return out

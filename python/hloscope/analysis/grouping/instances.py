@@ -1,0 +1,240 @@
+"""Tells the calls of one function from one line apart: ``conv`` called four times is four groups.
+
+    x = conv(p[0], x)  ─ for p in …: one stack for all of them
+    independent calls  ─ each is a connected part of the rows          expert 0 │ expert 1 │ …
+    calls in a chain   ─ the k-th product of each line, by depth       conv 0 ─ conv 1 ─ …
+
+A call runs from its begin to its end before the next: no later one feeds an earlier one. Where
+that does not hold, or lines do not occur equally often, the calls stay together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path
+from ..base.table import Ints, Table
+from .call_tree import AT_LINE
+from .layers.repeats import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Mask = NDArray[np.bool_]
+
+# The share of a call's products on lines that occur equally often in each of its calls.
+REGULAR = 0.8
+# In larger computations only the finder of layers tells calls apart: this one walks every edge.
+MOST_ROWS = 200_000
+_NONE = 1 << 40
+
+
+class Instances:
+    """Splits repeated calls in the paths of one module, in place."""
+
+    def __init__(
+        self,
+        t: Table,
+        scope: Ints,
+        paths: list[Path],
+        product: Mask,
+        quiet: Mask,
+        place: Ints,
+        path_id: Callable[[Path], int],
+    ) -> None:
+        self.t, self.scope, self.paths, self.quiet = t, scope, paths, quiet
+        self.times: dict[Path, int] = {}  # of calls in the forward pass
+        self.product, self.place, self.path_id = product, place, path_id
+
+    def split(self, computations: list[int]) -> None:
+        """Splits the calls of each computation, outer ones first."""
+        for c in computations:
+            if int(self.t.size[c]) <= MOST_ROWS:
+                self._split_computation(c)
+
+    def _split_computation(self, c: int) -> None:
+        first = int(self.t.first[c])
+        rows = np.arange(first, first + int(self.t.size[c]))
+        if self.product[rows].sum() < 2:
+            return
+        graph: Graph | None = None
+        depth: list[int] = []
+        below: dict[Path, list[int]] = defaultdict(list)
+        for row in rows.tolist():
+            if self.scope[row] >= 0 and not self.t.silent[row]:
+                below[self.paths[self.scope[row]]].append(row)
+        level = 1
+        while True:
+            nodes: dict[Path, list[Path]] = defaultdict(list)
+            for path in below:
+                if len(path) >= level:
+                    nodes[path[:level]].append(path)
+            if not nodes:
+                return
+            for node, inside in nodes.items():
+                if AT_LINE not in node[-1] or node[-1].endswith(LAYER):
+                    continue
+                mine = sorted(r for p in inside for r in below[p])
+                counts = self._lines(mine, level)
+                if graph is None and max(map(len, counts.values()), default=0) > 1:
+                    graph = Graph(self.t, c)
+                    depth = graph.depth(self.product[rows].tolist())
+                if graph is None:
+                    continue
+                late = BACKWARD in node
+                twin = tuple(FORWARD if p == BACKWARD else p for p in node) if late else ()
+                n = self.times.get(twin, 0) or _times(counts, depth if late else None, first)
+                if not late:
+                    self.times[node] = 1  # until it is split
+                if n < 2 or not self._all_of_it(mine, level, n):
+                    continue
+                found = self._apart(mine, graph, n, counts) or self._in_turn(
+                    mine, graph, n, depth, counts
+                )
+                if not found:
+                    continue
+                name, _, at = node[-1].partition(AT_LINE)
+                if not late:
+                    self.times[node] = n
+                for path in inside:
+                    for row in below.pop(path):
+                        k = found.get(row, -1)
+                        new = path
+                        if k >= 0:
+                            number = n - 1 - k if late else k
+                            one = f"{name} {number}{AT_LINE}{at}{LAYER}"
+                            new = (*node[:-1], one, *path[level:])
+                            self.scope[row] = self.path_id(new)
+                        below[new].append(row)
+            level += 1
+
+    def _lines(self, rows: list[int], level: int) -> dict[tuple[Path, int], list[int]]:
+        """Products by the place in the call that they come from."""
+        out: dict[tuple[Path, int], list[int]] = defaultdict(list)
+        for row in rows:
+            if self.product[row]:
+                path = self.paths[self.scope[row]][level:]
+                out[path, int(self.place[row])].append(row)
+        return out
+
+    def _all_of_it(self, rows: list[int], level: int, n: int) -> bool:
+        """Whether the other lines of the call run about as often as its products."""
+        times: Counter[tuple[Path, int]] = Counter()
+        for row in rows:
+            if not self.product[row] and not self.quiet[row] and self.place[row]:
+                times[self.paths[self.scope[row]][level:], int(self.place[row])] += 1
+        often = sum(2 * c >= n for c in times.values())
+        return often >= REGULAR * len(times)
+
+    def _edges(self, rows: list[int], graph: Graph) -> list[tuple[int, int]]:
+        inside = bytearray(graph.size)
+        for r in rows:
+            inside[r - graph.first] = 1
+        return [
+            (v, u)
+            for v, u in zip(graph.values, graph.users, strict=True)
+            if inside[v] and inside[u]
+        ]
+
+    def _apart(
+        self, rows: list[int], graph: Graph, n: int, lines: dict[tuple[Path, int], list[int]]
+    ) -> dict[int, int]:
+        """Calls that share nothing: connected parts, if there are as many with products."""
+        parent = {r - graph.first: r - graph.first for r in rows}
+
+        def root(x: int) -> int:
+            while parent[x] != x:
+                parent[x] = parent[parent[x]]
+                x = parent[x]
+            return x
+
+        for v, u in self._edges(rows, graph):
+            a, b = root(v), root(u)
+            if a != b:
+                parent[max(a, b)] = min(a, b)
+        of = {r: root(r - graph.first) for r in rows}
+        parts = sorted({of[r] for r in rows if self.product[r]})
+        if len(parts) != n:
+            return {}
+        each = Counter((of[r], place) for place, found in lines.items() for r in found)
+        for place, found in lines.items():
+            if any(each[part, place] * n != len(found) for part in parts):
+                return {}
+        number = {part: k for k, part in enumerate(parts)}
+        return {r: number[part] for r, part in of.items() if part in number}
+
+    def _in_turn(
+        self,
+        rows: list[int],
+        graph: Graph,
+        n: int,
+        depth: list[int],
+        lines: dict[tuple[Path, int], list[int]],
+    ) -> dict[int, int]:
+        """Calls that feed one another: products by depth, the rest by what they are between."""
+        first = graph.first
+        own: dict[int, int] = {}
+        for found in lines.values():
+            ranks = sorted({depth[r - first] for r in found})
+            if len(ranks) == n:  # a gradient's two products depend on the same
+                for row in found:
+                    own[row - first] = ranks.index(depth[row - first])
+            elif len(found) % n == 0:
+                each = len(found) // n
+                for k, row in enumerate(sorted(found, key=lambda r: (depth[r - first], r))):
+                    own[row - first] = k // each
+        if not own:
+            return {}
+        edges = self._edges(rows, graph)
+        low = {r - first: own.get(r - first, -1) for r in rows}
+        high = {r - first: own.get(r - first, _NONE) for r in rows}
+        wrong = 0
+        for v, u in edges:  # values come before users
+            if low[v] > low[u]:
+                if u in own:
+                    wrong += 1
+                else:
+                    low[u] = low[v]
+        if wrong:
+            return {}
+        for v, u in reversed(edges):
+            if high[u] < high[v] and v not in own:
+                high[v] = high[u]
+        votes: Counter[tuple[Path, int]] = Counter()
+        place = {r: (self.paths[self.scope[r]], int(self.place[r])) for r in rows}
+        for r in rows:
+            a, b = low[r - first], high[r - first]
+            if a < 0 and b < _NONE:
+                votes[place[r]] += 1
+            elif a >= 0 and b == _NONE:
+                votes[place[r]] -= 1
+        out: dict[int, int] = {}
+        for r in rows:
+            a, b = low[r - first], high[r - first]
+            if a < 0 and b == _NONE:
+                continue
+            if a < 0 or (b < _NONE and votes[place[r]] > 0):
+                out[r] = b
+            else:
+                out[r] = a
+        return out
+
+
+def _times(lines: dict[tuple[Path, int], list[int]], depth: list[int] | None, first: int) -> int:
+    """How often a call runs: what most of its lines' counts are a multiple of; 1 if unclear.
+
+    In the backward pass, with ``depth``, the two products of a gradient count once: both depend
+    on the same.
+    """
+    counts: Counter[int] = Counter()
+    for rows in lines.values():
+        counts[len(rows if depth is None else {depth[r - first] for r in rows})] += 1
+    total = sum(c * k for c, k in counts.items())
+    for n in sorted(counts):
+        if n > 1 and sum(c * k for c, k in counts.items() if c % n == 0) >= REGULAR * total:
+            return n
+    return 1

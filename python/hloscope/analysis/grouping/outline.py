@@ -1,0 +1,410 @@
+"""Where every instruction is in the person's program: its path from the call tree.
+
+    call tree       train_step ─ forward ─ GPT ─ Block       a stack names lines, not calls:
+    repetition                            ├ Block 0          one function called six times from
+                                          ├ Block 1          one line is six calls, told apart by
+                                          └ …                order and data flow (``layers/``)
+    data flow       copies, prefetches, what partitioning made: where their users are
+
+Where frames say nothing, scopes and repetition alone are the outline (``layers/layers.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.labels.families import ID, families
+from ..base.labels.flags import INLINE, QUIET, flags
+from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most
+from ..base.phases.phases import BACKWARD as IN_BACKWARD
+from ..base.phases.phases import FORWARD as IN_FORWARD
+from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
+from ..base.table import Ints, Table, per_module, table
+from .call_tree import AT_LINE, CallTree, call_tree, label
+from .instances import Instances
+from .layers.layers import Layers, Run, layers
+from .layers.repeats import Graph
+from .optimisers import optimiser_name
+from .scopes import Scopes, combines, hoist, inherit_scope, sink
+
+if TYPE_CHECKING:
+    from ...hlo import Module
+
+Mask = NDArray[np.bool_]
+
+_NUMBERED = re.compile(r"(.*\D)(\d+)$")
+
+# Products of a stack of layers that are in one call, at least: the layers are parts of it.
+NEARLY_ALL = 0.9
+# Layers that a call around has products in beside those of the repeated call, at least: it is
+# repeated as well.
+MOST = 0.5
+# Numbers that scopes of several stems must have in common to be parts of layers, at least.
+FEWEST_NUMBERS = 2
+# Scopes that the products of one line are in, for each product: names tell the layers apart.
+APART = 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """Scopes as ``scopes.py`` has them, with layers; ``by_calls``: from the person's calls.
+
+    ``titles``: for a path of a pass, the function that was differentiated.
+    """
+
+    scopes: Scopes
+    loops: Mask
+    named: dict[int, list[Path]]
+    by_calls: bool
+    titles: dict[Path, str]
+
+
+@per_module
+def outline(module: Module) -> Outline:
+    """The outline of a module, deterministic."""
+    found = layers(module)
+    tree = call_tree(module)
+    if tree is not None:
+        return _Composer(module, tree, found).write()
+    named: dict[int, list[Path]] = {}
+    for run in found.runs:
+        named.setdefault(run.stack.computation, []).extend(run.scopes)
+    return Outline(found.scopes, found.loops, named, False, {})
+
+
+class _Composer:
+    def __init__(self, module: Module, tree: CallTree, found: Layers) -> None:
+        self.module, self.tree, self.found = module, tree, found
+        self.t: Table = table(module)
+        self.paths = list(tree.paths)
+        self.ids = {p: n for n, p in enumerate(self.paths)}
+        self.own = tree.path.copy()
+        self.depths: dict[int, Ints] = {}
+        family = families(module)
+        self.quiet = (flags(module) & QUIET) != 0
+        self.product = np.isin(family, [ID["matmul"], ID["convolution"]])
+
+    def write(self) -> Outline:
+        t = self.t
+        for run in self.found.runs:
+            self._number(run)
+        self._numbered_parts()
+        self._optimizers()
+        combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
+        top = self.ids.get((), -2)
+        scope = inherit_scope(t, self.own, combined, top)
+        self._to_its_pass(scope)
+        hoist(t, self.own, scope, self.paths, combined, (flags(self.module) & INLINE) != 0)
+        sink(t, self.own, scope, self.paths)
+        if not self.tree.exact:
+            self._tell_calls_apart(scope)
+        known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
+        loops = np.zeros(len(scope), bool)
+        return Outline(known, loops, {}, True, self.tree.differentiated)
+
+    def _tell_calls_apart(self, scope: Ints) -> None:
+        t = self.t
+        place = np.where(self.tree.path >= 0, self.tree.place, 0)
+        caller, roles = t.caller()
+        fusion = t.by_opcode(lambda o: o == "fusion", bool)
+        open_ones = [
+            c
+            for c, role in enumerate(roles)
+            if not (caller[c] >= 0 and (fusion[caller[c]] or role == "to_apply"))
+        ]
+        Instances(t, scope, self.paths, self.product, self.quiet, place, self._id).split(open_ones)
+
+    def _to_its_pass(self, scope: Ints) -> None:
+        """Moves what has no name from a call's one pass to the other where flow says so, in place.
+
+        A gradient's product uses an activation as well: its call is that of the product which
+        uses the same gradient, else of what made it.
+        """
+        t, phase = self.t, phases(self.module)
+        late = np.array([BACKWARD in p for p in self.paths] + [False], bool)
+        early = np.array([FORWARD in p for p in self.paths] + [False], bool)
+        back = np.isin(phase, (IN_BACKWARD, REMATERIALISED))
+        wrong = (self.own < 0) & (scope >= 0) & ~t.silent
+        wrong &= (back & early[scope]) | ((phase == IN_FORWARD) & late[scope])
+        offsets, values = t.operands.offsets, t.operands.values
+        users: dict[int, list[int]] = defaultdict(list)
+        rows = np.flatnonzero(wrong).tolist()
+        wanted = {v for r in rows for v in values[offsets[r] : offsets[r + 1]].tolist()}
+        mine = np.isin(values, list(wanted | set(rows)))
+        for user, value in zip(t.operands.rows[mine].tolist(), values[mine].tolist(), strict=True):
+            users[value].append(user)
+        for r in rows:
+            right = late if back[r] else ~late
+            given = [v for v in values[offsets[r] : offsets[r + 1]].tolist() if not t.silent[v]]
+            fits = [v for v in given if scope[v] >= 0 and right[scope[v]]]
+            beside = [
+                u for v in (fits if self.product[r] else ()) for u in users[v]
+                if u != r and self.product[u] and self.own[u] >= 0 and right[scope[u]]
+            ]  # fmt: skip
+            after = [u for u in users[r] if scope[u] >= 0 and right[scope[u]]]
+            for found in (beside[:1], fits[-1:], after[:1]):
+                if found:
+                    scope[r] = scope[found[0]]
+                    break
+
+    def _id(self, path: Path) -> int:
+        if path not in self.ids:
+            self.ids[path] = len(self.paths)
+            self.paths.append(path)
+        return self.ids[path]
+
+    def _path(self, row: int) -> Path:
+        k = int(self.own[row])
+        return self.paths[k] if k >= 0 else ()
+
+    def _number(self, run: Run) -> None:
+        """Puts the layers of one stack into the paths of their rows."""
+        t, c = self.t, run.stack.computation
+        spine = [r for rows in run.stack.spine for r in rows if self.own[r] >= 0]
+        if not spine:
+            return
+        counts = Counter(self._path(r) for r in spine)
+        shared = common_to_most(counts, NEARLY_ALL)
+        if self._apart(run, shared) or self._both_passes(counts, shared):
+            return
+        first, size = int(t.first[c]), int(t.size[c])
+        rows = np.arange(first, first + size)
+        members = set(run.identity)
+        layer = self.found.layer[rows]
+        paths = [self._path(r) for r in rows.tolist()]
+        late = np.array([BACKWARD in p for p in paths])
+        mine = np.isin(layer, list(members)) & (late == (BACKWARD in shared))
+        products = self.product[rows]
+
+        def within(path: Path) -> Mask:
+            return np.array([p[: len(path)] == path for p in paths], bool)
+
+        def is_repeated(path: Path) -> bool:
+            """Whether (nearly) all products of a call are in the layers."""
+            of_call = products & within(path)
+            return bool((of_call & mine).sum() >= NEARLY_ALL * max(1, of_call.sum()))
+
+        while len(shared) > 1 and AT_LINE in shared[-2]:
+            # the call around is repeated as well if it has other products, all of them in layers
+            others = products & within(shared[:-1]) & ~within(shared)
+            with_others = len(np.unique(layer[others & mine]))
+            if with_others < MOST * len(members) or not is_repeated(shared[:-1]):
+                break
+            shared = shared[:-1]
+        inside_call = within(shared)
+        whole = bool(shared) and AT_LINE in shared[-1] and is_repeated(shared)
+        whole = whole and not self._runs_once(rows[inside_call], len(shared), layer[inside_call])
+        name, at = run.name, str(run.identity[0])
+        if whole:
+            function, _, at = shared[-1].partition(AT_LINE)
+            name = run.name if self._serves_several(shared) else function
+        prefix = shared[:-1] if whole else shared
+        homes = {} if whole else self._homes(run, len(shared))
+        titles = _titles(homes)
+        if homes and not titles:  # parts that a person named, in no order of layers
+            return
+        number = {k: n for n, k in enumerate(sorted(members))}
+        known: dict[tuple[int, int], int] = {}
+        for row, k, is_mine, inside in zip(
+            rows.tolist(), layer.tolist(), mine.tolist(), inside_call.tolist(), strict=True
+        ):
+            if homes and inside and len(self._path(row)) > len(shared):
+                part = self._path(row)[len(shared)]
+                k, is_mine = homes.get(part, -1), part in homes
+            if not is_mine or (self.own[row] >= 0 and not inside):
+                continue
+            key = (int(self.own[row]), k)
+            if key not in known:
+                rest = self._path(row)[len(shared) :] if inside else ()
+                title = titles.get(k) or f"{name} {number[k]}"
+                known[key] = self._id((*prefix, f"{title}{AT_LINE}{at}{LAYER}", *rest))
+            self.own[row] = known[key]
+
+    def _homes(self, run: Run, n: int) -> dict[str, int]:
+        """The number of the layer of each scope, where a layer has several scopes of its own."""
+        out: dict[str, set[int]] = defaultdict(set)
+        for rows in run.stack.spine:
+            for k, r in enumerate(rows):
+                path = self._path(r)
+                if len(path) > n:
+                    out[path[n]].add(run.identity[k])
+        if any(len(of) > 1 for of in out.values()) or len(out) <= run.stack.count:
+            return {}
+        return {scope: of.pop() for scope, of in out.items()}
+
+    def _runs_once(self, rows: Ints, depth: int, layer: Ints) -> bool:
+        """Whether a call that holds the layers is one call: some of its lines are in no layer."""
+        layers: dict[str | int, set[int]] = defaultdict(set)
+        quiet = self.quiet[rows]
+        for row, k, silent in zip(rows.tolist(), layer.tolist(), quiet.tolist(), strict=True):
+            if not silent:
+                path = self._path(row)
+                at = path[depth] if len(path) > depth else int(self.tree.place[row])
+                layers[at].add(k)
+        return any(of == {-1} for of in layers.values())
+
+    def _serves_several(self, shared: Path) -> bool:
+        """Whether the function of these calls is also called elsewhere in its caller."""
+        name = label(shared[-1])
+        n = len(shared)
+        return any(
+            len(p) >= n and p[: n - 1] == shared[:-1] and p[n - 1] != shared[-1]
+            and AT_LINE in p[n - 1] and label(p[n - 1]) == name
+            for p in self.tree.paths
+        )  # fmt: skip
+
+    def _both_passes(self, counts: Counter[Path], shared: Path) -> bool:
+        """Whether a stack mixes the passes of one call: no layers, but lines that both have."""
+        return any(
+            p in (FORWARD, BACKWARD) for path in counts for p in path[len(shared) : len(path)]
+        )
+
+    def _apart(self, run: Run, shared: Path) -> bool:
+        """Whether names tell the layers apart already, one scope for each.
+
+        Where a layer has several (``mixer_3``, ``up_3``, ``down_3``), all of them its own, they are
+        its parts.
+        """
+        n = len(shared)
+        of_layer: list[set[Path]] = [set() for _ in range(run.stack.count)]
+        apart = of_them = 0
+        for rows in run.stack.spine:
+            below = [(k, self._path(r)[: n + 1]) for k, r in enumerate(rows) if self.own[r] >= 0]
+            deeper = [(k, p) for k, p in below if len(p) > n]
+            for k, p in deeper:
+                of_layer[k].add(p)
+            apart += len({p for _, p in deeper}) >= APART * len(below)
+            of_them += bool(below)
+        if 2 * apart <= of_them:
+            return False
+        several = sum(len(of) > 1 for of in of_layer) > len(of_layer) // 2
+        shares = sum(len(of) for of in of_layer) != len(set().union(*of_layer))
+        return shares or not several
+
+    def _numbered_parts(self) -> None:
+        """Puts scopes with one number together: ``attn_3`` and ``mlp_3`` are layer 3.
+
+        So it is where several stems have the same numbers and all of a number run before the next:
+        not ``down_0 … down_3, up_3 … up_0``.
+        """
+        below: dict[tuple[int, Path], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        caller, _ = self.t.caller()
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
+        fused = (caller >= 0) & fusion[np.maximum(caller, 0)]
+        mine = self.product & (self.own >= 0) & ~fused[self.t.computation]
+        for row in np.flatnonzero(mine).tolist():
+            path, c = self._path(row), int(self.t.computation[row])
+            for n, name in enumerate(path):
+                if not name.endswith(LAYER) and _NUMBERED.match(label(name)):
+                    below[c, path[:n]][name].append(row)
+        moved: dict[Path, str] = {}
+        for (_, around), scopes in below.items():
+            stems: dict[str, dict[int, str]] = defaultdict(dict)
+            for name in scopes:
+                match = _NUMBERED.match(label(name))
+                assert match is not None
+                stems[match[1]][int(match[2])] = name
+            sets: dict[frozenset[int], list[str]] = defaultdict(list)
+            for stem, numbered in stems.items():
+                if len(numbered) >= FEWEST_NUMBERS:
+                    sets[frozenset(numbered)].append(stem)
+            for numbers, of in sets.items():
+                place = {s: {k: self._when(scopes[stems[s][k]]) for k in numbers} for s in of}
+                for together in _taking_turns(place):
+                    name = _shared_start(together) or "layer"
+                    ours = {stems[s][k]: k for s in together for k in numbers}
+                    if len(of) == len(together):  # no other parts have these numbers
+                        ours |= dict(self._of_numbers(around, numbers))
+                    for scope, k in ours.items():
+                        moved[(*around, scope)] = f"{name} {k}{AT_LINE}{LAYER}"
+        for old in range(len(self.paths)) if moved else ():
+            path = self.paths[old]
+            for n in range(len(path)):
+                if path[: n + 1] in moved:
+                    new = self._id((*path[:n], moved[path[: n + 1]], *path[n:]))
+                    self.own[self.own == old] = new
+                    break
+
+    def _of_numbers(self, around: Path, numbers: frozenset[int]) -> list[tuple[str, int]]:
+        """Scopes without products that have the same numbers: ``norm_3`` is of layer 3 too."""
+        n = len(around)
+        found: dict[str, dict[int, str]] = defaultdict(dict)
+        for path in self.tree.paths:
+            if len(path) > n and path[:n] == around and not path[n].endswith(LAYER):
+                match = _NUMBERED.match(label(path[n]))
+                if match:
+                    found[match[1]][int(match[2])] = path[n]
+        return [
+            (name, k) for of in found.values() if of.keys() == numbers for k, name in of.items()
+        ]
+
+    def _when(self, rows: list[int]) -> float:
+        """How many products are before the last of these."""
+        c = int(self.t.computation[rows[0]])
+        if c not in self.depths:
+            graph = Graph(self.t, c)
+            here = self.product[graph.first : graph.first + graph.size]
+            self.depths[c] = np.array(graph.depth(here.tolist()), np.int64)
+        return float(self.depths[c][np.array(rows) - self.t.first[c]].max())
+
+    def _optimizers(self) -> None:
+        """Names what an optimizer's own code made, and inline updates of parameters."""
+        t = self.t
+        given = np.array([self.tree.by_optimizer[r] for r in range(len(self.own))], bool)
+        phase = phases(self.module)
+        callers = {p[:-1] for p in self.tree.differentiated}
+        at_caller = np.array([p in callers for p in self.paths] + [False], bool)[self.own]
+        entry = self.module.entry
+        in_entry = t.computation == (entry.index if entry is not None else -1)
+        inline = at_caller & (phase == OPTIMISER) & in_entry
+        rows = np.flatnonzero((given | inline) & (self.own >= 0) & ~t.silent)
+        if not len(rows):
+            return
+        name = optimiser_name(self.module, rows)
+        label = f"optimizer · {name}" if name else "optimizer"
+        known: dict[int, int] = {}
+        for row in rows.tolist():
+            k = int(self.own[row])
+            if k not in known:
+                known[k] = self._id((*self.paths[k], label))
+            self.own[row] = known[k]
+
+
+def _taking_turns(place: dict[str, dict[int, float]]) -> list[list[str]]:
+    """Stems of which all scopes with one number run before those with the next."""
+    groups: list[list[str]] = []
+    for stem in place:
+        for group in groups:
+            of = [[place[s][k] for s in (*group, stem)] for k in sorted(place[stem])]
+            ends = [(min(x), max(x)) for x in of]
+            if all(a[1] < b[0] for a, b in pairwise(ends)) or all(
+                b[1] < a[0] for a, b in pairwise(ends)
+            ):
+                group.append(stem)
+                break
+        else:
+            groups.append([stem])
+    return [group for group in groups if len(group) > 1]
+
+
+def _titles(homes: dict[str, int]) -> dict[int, str]:
+    """What the scopes of each layer have in common: ``down_0`` of its blocks and its sampling."""
+    of: dict[int, list[str]] = defaultdict(list)
+    for scope, k in homes.items():
+        of[k].append(label(scope))
+    out = {k: _shared_start(names) for k, names in of.items()}
+    differ = len(set(out.values())) == len(out)
+    return out if differ and all(map(str.isidentifier, out.values())) else {}
+
+
+def _shared_start(names: list[str]) -> str:
+    first, last = min(names), max(names)
+    n = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:n].rstrip("_-. ")

@@ -1,0 +1,241 @@
+"""What a collective is for, in the words of the finding: small programs of each kind of sharding.
+
+They are compiled for eight CPU devices and modelled on a chip; what is said follows from what the
+value is made of and used for, so the same words hold on other platforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+GRADIENTS = "These are gradients of parameters"
+ADDED_UP = "Each trip of the loop sums over the devices and adds that to what it carries"
+ONCE = "sum over the devices once, after the loop"
+PRODUCT = "These are partial sums of products with `ws"
+STORED = "Stored in shards and gathered where they are used, the price of FSDP: `ws"
+
+C64 = jnp.complex64
+L, D, F, B = 4, 512, 1024, 1024
+
+
+def mesh(*axes: str) -> Mesh:
+    shape = (8,) if len(axes) == 1 else (2, 4)
+    return jax.make_mesh(shape, axes, axis_types=(jax.sharding.AxisType.Auto,) * len(axes))
+
+
+def shaped(on: Mesh, shape: tuple[int, ...], *spec: Any, dtype: Any = jnp.float32) -> Any:
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(on, P(*spec)))
+
+
+def on_chip(fn: Any, *args: Any, **how: Any) -> hs.Capture:
+    return hs.capture(jax.jit(fn, **how), *args, hardware="tpu-v5e")
+
+
+def waits(cap: hs.Capture) -> dict[str, tuple[str, str]]:
+    """(evidence, advice) of each wait, by kind and axes."""
+    assert cap.findings.failed == ()
+    found = {}
+    for f in cap.findings.of("exposed-collective"):
+        kind = f.title.partition(" modelled step) for ")[2]
+        found[kind] = f.evidence, f.advice
+    return found
+
+
+def only(cap: hs.Capture) -> tuple[str, str]:
+    (found,) = waits(cap).values()
+    return found
+
+
+def scanned(ws: Any, x: Any, block: Callable[[Any, Any], Any]) -> Any:
+    return jnp.sum(lax.scan(lambda x, w: (block(x, w), None), x, ws)[0])
+
+
+def dense(x: Any, w: Any) -> Any:
+    return jnp.tanh(x @ w)
+
+
+def test_gradients_of_scanned_layers_are_kept_and_not_added_up() -> None:
+    on = mesh("data")
+    grad = jax.grad(partial(scanned, block=dense))
+    evidence, advice = only(on_chip(grad, shaped(on, (L, D, D)), shaped(on, (B, D), "data")))
+    assert GRADIENTS in evidence
+    assert "the loop keeps those of each trip" in evidence
+    assert advice == ""
+
+
+def test_gradients_of_layers_written_one_by_one() -> None:
+    def loss(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = dense(x, w)
+        return jnp.sum(x)
+
+    on = mesh("data")
+    ws = [shaped(on, (D, D)) for _ in range(3)]
+    for evidence, advice in waits(on_chip(jax.grad(loss), ws, shaped(on, (B, D), "data"))).values():
+        assert GRADIENTS in evidence
+        assert "loop" not in evidence
+        assert advice == ""
+
+
+def test_gradients_of_one_layer_that_a_loop_applies_again_are_added_up() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return jnp.sum(lax.scan(lambda c, _: (dense(c, w), None), x, None, length=6)[0])
+
+    on = mesh("data")
+    evidence, advice = only(on_chip(jax.grad(loss), shaped(on, (D, D)), shaped(on, (B, D), "data")))
+    assert ADDED_UP in evidence
+    assert ONCE in advice
+
+
+def test_gradients_of_microbatches_are_added_up_of_layers_inside_too() -> None:
+    def step(ws: Any, xs: Any) -> Any:
+        grad = jax.grad(partial(scanned, block=dense))
+
+        def add(total: Any, x: Any) -> Any:
+            return total + grad(ws, x), None
+
+        return lax.scan(add, jnp.zeros_like(ws), xs)[0]
+
+    on = mesh("data")
+    evidence, advice = only(
+        on_chip(step, shaped(on, (L, D, D)), shaped(on, (3, B, D), None, "data"))
+    )
+    assert ADDED_UP in evidence
+    assert ONCE in advice
+
+
+def test_a_running_sum_that_the_loop_reads_again_cannot_wait() -> None:
+    def step(w: Any, x: Any) -> Any:
+        def body(c: Any, _: Any) -> Any:
+            return c + jnp.tanh(c) @ w, None
+
+        return lax.scan(body, x, None, length=4)[0]
+
+    on = mesh("model")
+    evidence, advice = only(on_chip(step, shaped(on, (D, D), "model"), shaped(on, (B, D))))
+    assert ADDED_UP not in evidence
+    assert advice == ""
+
+
+def mlp(x: Any, w: Any) -> Any:
+    return x + jax.nn.gelu(x @ w["up"]) @ w["down"]
+
+
+def weights(on: Mesh, up: tuple[Any, ...], down: tuple[Any, ...]) -> Any:
+    return {"up": shaped(on, (L, D, F), None, *up), "down": shaped(on, (L, F, D), None, *down)}
+
+
+def test_partial_sums_of_activations_are_no_gradients_in_either_pass() -> None:
+    on = mesh("data", "model")
+    ws = weights(on, (None, "model"), ("model", None))
+    grad = jax.grad(partial(scanned, block=mlp))
+    found = waits(on_chip(grad, ws, shaped(on, (B, D), "data")))
+    partial_sums = [v for k, v in found.items() if k.endswith("over model")]
+    assert partial_sums
+    for evidence, advice in partial_sums:
+        assert PRODUCT in evidence
+        assert GRADIENTS not in evidence
+        assert advice == ""
+    for kind, (evidence, _) in found.items():
+        if kind.endswith("over data"):
+            assert GRADIENTS in evidence
+
+
+def test_weights_in_shards_are_gathered_and_their_gradients_summed() -> None:
+    on = mesh("fsdp")
+    ws = weights(on, ("fsdp", None), ("fsdp", None))
+
+    def block(x: Any, w: Any) -> Any:
+        return lax.with_sharding_constraint(mlp(x, w), NamedSharding(on, P("fsdp")))
+
+    def step(ws: Any, x: Any) -> Any:
+        grads = jax.grad(partial(scanned, block=block))(ws, x)
+        return jax.tree.map(lambda w, g: w - 0.1 * g, ws, grads)
+
+    stored = jax.tree.map(lambda w: w.sharding, ws)
+    found = waits(on_chip(step, ws, shaped(on, (B, D), "fsdp"), out_shardings=stored))
+    gathers = [v for k, v in found.items() if "gather" in k]
+    sums = [v for k, v in found.items() if "reduce" in k]
+    assert gathers
+    assert sums
+    assert all(STORED in evidence for evidence, _ in gathers)
+    assert all(GRADIENTS in evidence for evidence, _ in sums)
+
+
+def test_an_argument_that_is_needed_whole() -> None:
+    on = mesh("x")
+    evidence, advice = only(on_chip(jnp.fft.fft, shaped(on, (2048, D), "x", dtype=C64)))
+    assert "Given in shards and gathered where it is used: `a`" in evidence
+    assert advice == ""
+
+
+def test_a_lookup_in_a_table_that_is_sharded_by_rows() -> None:
+    on = mesh("model")
+    evidence, advice = only(
+        on_chip(
+            lambda table, ids: table[ids],
+            shaped(on, (8192, D), "model"),
+            shaped(on, (B,), dtype=jnp.int32),
+        )
+    )
+    assert "takes the rows that it holds" in evidence
+    assert advice == ""
+
+
+def test_a_sum_that_the_program_asks_for() -> None:
+    on = mesh("x")
+    summed = jax.shard_map(lambda a: lax.psum(a, "x"), mesh=on, in_specs=P("x"), out_specs=P())
+    evidence, advice = only(on_chip(summed, shaped(on, (4096, D), "x")))
+    assert evidence.endswith("The program asks for it by name")
+    assert advice == ""
+
+
+def test_a_result_that_the_step_returns_whole() -> None:
+    on = mesh("x")
+    cap = on_chip(lambda a: a * 2, shaped(on, (4096, D), "x"), out_shardings=NamedSharding(on, P()))
+    evidence, advice = only(cap)
+    assert "The step returns it whole" in evidence
+    assert "out_shardings" in advice
+
+
+def test_a_constraint_of_the_person_is_named_with_its_line() -> None:
+    on = mesh("x")
+
+    def step(a: Any) -> Any:
+        a = lax.with_sharding_constraint(jnp.sin(a), NamedSharding(on, P("x")))
+        a = lax.with_sharding_constraint(a, NamedSharding(on, P()))
+        return jnp.cumsum(a, axis=0)
+
+    evidence, advice = only(on_chip(step, shaped(on, (4096, D), "x")))
+    assert "A constraint asks for this sharding: test_collective_purposes.py:" in evidence
+    assert advice.startswith("leave the axis in that constraint")
+
+
+@pytest.mark.usefixtures("libtpu")
+@pytest.mark.parametrize("kind", ["psum_scatter", "concatenate"])
+def test_nobody_is_told_to_scatter_what_is_scattered_or_no_sum(kind: str) -> None:
+    def scatter(a: Any) -> Any:
+        return jnp.sin(lax.psum_scatter(a, "x", scatter_dimension=1, tiled=True)) * 2
+
+    from jax.experimental import topologies
+
+    devices = topologies.get_topology_desc("v5e:2x4", "tpu").devices
+    there = jax.make_mesh((8,), ("x",), devices=devices, axis_types=(jax.sharding.AxisType.Auto,))
+    if kind == "psum_scatter":
+        fn: Any = jax.shard_map(
+            scatter, mesh=there, in_specs=P(), out_specs=P(None, "x"), check_vma=False
+        )
+        cap = hs.capture(jax.jit(fn), shaped(there, (16, 64)))
+    else:
+        cap = hs.capture(jax.jit(lambda v: jnp.cumsum(v) * 3), shaped(there, (128,), "x"))
+    assert cap.findings.of("reduced-then-sliced") == ()

@@ -1,0 +1,201 @@
+"""Groups are the person's own calls: of a program as it is written, and of its bare dump."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import pytest
+from hloscope.analysis.base.labels.labels import labels
+from hloscope.analysis.grouping.folds import folds
+from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
+from hloscope.analysis.grouping.loop_names import loop_labels
+
+
+def w(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def norm(x: jax.Array) -> jax.Array:
+    x = x - x.mean(-1, keepdims=True)
+    return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6)
+
+
+def attention(p: Any, x: jax.Array) -> jax.Array:
+    q, k, v = x @ p["q"], x @ p["k"], x @ p["v"]
+    return jax.nn.softmax(q @ k.T) @ v @ p["o"]
+
+
+def expert(p: Any, x: jax.Array) -> jax.Array:
+    return jax.nn.silu(x @ p["gate"]) * (x @ p["up"]) @ p["down"]
+
+
+def moe(p: Any, x: jax.Array) -> jax.Array:
+    share = jax.nn.softmax(x @ p["router"])
+    return sum(share[:, n : n + 1] * expert(e, x) for n, e in enumerate(p["experts"]))
+
+
+def layer(p: Any, x: jax.Array) -> jax.Array:
+    x = x + attention(p["attention"], norm(x))
+    return x + (moe(p["moe"], norm(x)) if "moe" in p else expert(p["dense"], norm(x)))
+
+
+def model(params: Any, x: jax.Array) -> jax.Array:
+    x = x @ params["in"]
+    for p in params["layers"]:
+        x = layer(p, x)
+    return norm(x) @ params["out"]
+
+
+SQUARE = {n: w(32, 32) for n in "qkvo"}
+DENSE = {"attention": SQUARE, "dense": {"gate": w(32, 64), "up": w(32, 64), "down": w(64, 32)}}
+SPARSE = {
+    "attention": SQUARE,
+    "moe": {
+        "router": w(32, 4),
+        "experts": [{"gate": w(32, 16), "up": w(32, 16), "down": w(16, 32)}] * 4,
+    },
+}
+PARAMS = {"in": w(16, 32), "out": w(32, 8), "layers": [DENSE] * 4}
+
+
+def dump(function: Any, *arguments: Any) -> Any:
+    """The program as text alone: what somebody sends."""
+    return hs.read(hs.capture(function, *arguments, exact=False, provenance=False).text).module
+
+
+def captured(function: Any, *arguments: Any) -> Any:
+    return hs.capture(function, *arguments).module
+
+
+BOTH = pytest.mark.parametrize("read", [dump, captured])
+
+
+def outline(module: Any) -> dict[str, str]:
+    """Label → label of the group around it, with folds instead of their members; loops too."""
+    tree = group_tree(module)
+    names = list(tree.label)
+    loops = loop_labels(module, labels(module))
+    for g, kind in enumerate(tree.kind):
+        if KINDS[kind] == "body":
+            names[g] = loops[int(tree.owner[g])]
+    for fold in folds(module, tree).folds:
+        for g in fold.members:
+            names[g] = fold.label.partition(":")[0]
+    kinds = ("scope", "body", "entry")
+    return {
+        names[g]: names[around(tree, g)]
+        for g in range(1, len(names))
+        if KINDS[tree.kind[g]] in kinds
+    }
+
+
+def around(tree: GroupTree, g: int) -> int:
+    owner = int(tree.owner[g])
+    return int(tree.group[owner]) if owner >= 0 else int(tree.parent[g])
+
+
+@BOTH
+def test_a_box_is_a_call(read: Any) -> None:
+    found = outline(read(model, PARAMS, w(24, 16)))
+    assert found["attention"] == "layer [0..3]"
+    assert found["expert"] == "layer [0..3]"
+
+
+@BOTH
+def test_layers_of_two_kinds_are_no_fold(read: Any) -> None:
+    params = PARAMS | {"layers": [DENSE, SPARSE, SPARSE, SPARSE]}
+    found = outline(read(model, params, w(24, 16)))
+    assert {"layer 0", "layer [1..3]"} <= set(found)
+    assert found["moe"] == "layer [1..3]"
+
+
+@BOTH
+def test_passes_are_below_the_call_that_is_differentiated(read: Any) -> None:
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        return jnp.square(model(params, x)).mean()
+
+    def collect(params: Any, x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 5, lambda _, y: jnp.tanh(model(params, y) @ y[:8]), x)
+
+    def update(params: Any, x: jax.Array) -> Any:
+        def epoch(params: Any, _: None) -> Any:
+            grads = jax.grad(loss)(params, x)
+            return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), None
+
+        return jax.lax.scan(epoch, params, None, 3)[0]
+
+    def step(params: Any, x: jax.Array) -> Any:
+        return update(params, collect(params, x))
+
+    found = outline(read(step, PARAMS, w(24, 16)))
+    passes = [name for name in found if name.startswith(("forward", "backward"))]
+    assert len(passes) == 2
+    assert {found[name] for name in passes} == {"epoch ×3"}
+    assert "model ×5" in found  # which collect runs
+    assert not any(name.startswith("optimizer") for name in found)
+
+
+@BOTH
+def test_two_calls_of_one_function_have_names_of_their_own(read: Any) -> None:
+    def loss(policy: Any, reference: Any, x: jax.Array) -> jax.Array:
+        a = model(policy, x)
+        b = jax.lax.stop_gradient(model(reference, x))
+        return jnp.square(a - b).mean()
+
+    found = outline(read(jax.value_and_grad(loss), PARAMS, PARAMS, w(24, 16)))
+    assert {"model · policy", "model · reference"} <= set(found)
+
+
+@BOTH
+def test_two_differentiated_functions_are_a_box_each(read: Any) -> None:
+    def judged(judge: Any, x: jax.Array) -> jax.Array:
+        return jnp.square(model(judge, x)).mean()
+
+    def made(maker: Any, judge: Any, z: jax.Array) -> jax.Array:
+        return -judged(judge, model(maker, z) @ jnp.ones((8, 16)))
+
+    def step(maker: Any, judge: Any, x: jax.Array, z: jax.Array) -> Any:
+        a = jax.grad(judged)(judge, x)
+        judge = jax.tree.map(lambda p, g: p - 0.1 * g, judge, a)
+        b = jax.grad(made)(maker, judge, z)
+        return judge, jax.tree.map(lambda p, g: p - 0.1 * g, maker, b)
+
+    small = PARAMS | {"layers": [DENSE] * 2}
+    module = read(step, small, small, w(24, 16), w(24, 16))
+    tree = group_tree(module)
+    for name in ("judged", "made"):
+        inside = {
+            label.partition(" ·")[0].partition("/")[0]
+            for g, label in enumerate(tree.label)
+            if g and tree.label[tree.parent[g]] == name
+        }
+        assert {"forward", "backward"} <= inside
+
+
+@BOTH
+def test_parts_with_one_number_are_a_layer(read: Any) -> None:
+    def numbered(params: Any, x: jax.Array) -> jax.Array:
+        for n, p in enumerate(params):
+            with jax.named_scope(f"attn_{n}"):
+                x = x + attention(p["attention"], norm(x))
+            with jax.named_scope(f"mlp_{n}"):
+                x = x + expert(p["dense"], norm(x))
+        return x
+
+    found = outline(read(numbered, [DENSE] * 4, w(24, 32)))
+    assert found["attn_0"] == "layer [0..3]" or found["attn_1"] == "layer [0..3]"
+
+
+def test_what_jax_traced_for_another_program_has_none_of_its_calls() -> None:
+    def other(key: jax.Array) -> jax.Array:
+        return jax.random.normal(key, (8, 16))
+
+    def mine(params: Any, key: jax.Array) -> jax.Array:
+        return model(params, jax.random.normal(key, (8, 16)))
+
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+    hs.capture(other, key, exact=False, provenance=False)
+    assert not any("other" in name for name in outline(dump(mine, PARAMS, key)))

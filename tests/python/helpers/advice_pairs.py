@@ -1,0 +1,483 @@
+"""Programs for each advice of a finding, as they are and with the advice followed.
+
+Nothing runs: seconds are modelled, bytes are of XLA's peak. "tpu" pairs compile for v5e:2x4 and
+need libtpu; the others compile for CPUs, with times of the chip that is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+from findings_programs import (
+    BF16,
+    F32,
+    cache_turned,
+    closed_over,
+    fetched_from_the_host,
+    gathered_again,
+    highest_precision,
+    mesh,
+    on_tpu,
+    printing,
+    python_loop,
+    reads_the_old,
+    shaped,
+    stored_gathered,
+    stored_repeated,
+    there_and_back_in_a_fusion,
+    whole_momentum,
+)
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+SECONDS, PEAK, WIRE = "seconds", "peak", "wire"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """``gains`` says by what half of what is at stake is gained; "none left": the finding goes."""
+
+    rule: str
+    branch: str  # part of the advice
+    followed: str  # in a few words
+    make: Callable[[bool], hs.Capture]  # True: the advice is followed
+    gains: str
+    platform: str = "cpu"
+
+
+PAIRS: list[Pair] = []
+
+
+def pair(rule: str, branch: str, followed: str, gains: str, platform: str = "cpu") -> Any:
+    def add(make: Callable[[bool], hs.Capture]) -> Callable[[bool], hs.Capture]:
+        PAIRS.append(Pair(rule, branch, followed, make, gains, platform))
+        return make
+
+    return add
+
+
+def twin(
+    rule: str, branch: str, followed: str, gains: str, make: Any, platform: str = "cpu"
+) -> None:
+    """A program of ``findings_programs`` whose healthy twin is the advice followed."""
+    PAIRS.append(Pair(rule, branch, followed, lambda done: make(not done), gains, platform))
+
+
+def chip(fn: Any, *args: Any, hardware: str = "tpu-v5e", **how: Any) -> hs.Capture:
+    return hs.capture(jax.jit(fn, **how), *args, hardware=hardware)
+
+
+# -- what is waited for ---------------------------------------------------------------------------
+
+
+@pair(
+    "exposed-collective", "sum over the devices once, after the loop",
+    "gradients of microbatches added up in shard_map, one psum after the scan", SECONDS,
+)  # fmt: skip
+def summed_after_the_loop(followed: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def grad(w: Any, x: Any) -> Any:
+        return jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w)))(w)
+
+    def step(w: Any, xs: Any) -> Any:
+        def add(total: Any, x: Any) -> Any:
+            return total + grad(w, x), None
+
+        return lax.scan(add, jnp.zeros_like(w), xs)[0]
+
+    def own(w: Any, xs: Any) -> Any:
+        return lax.psum(step(w, xs), "data")
+
+    given = P(None, "data")
+    mapped = jax.shard_map(own, mesh=on, in_specs=(P(), given), out_specs=P(), check_vma=False)
+    w, xs = shaped((512, 512), F32, on), shaped((8, 1024, 512), F32, on, None, "data")
+    return chip(mapped if followed else step, w, xs)
+
+
+@pair(
+    "exposed-collective", "return it in the sharding in which it is updated",
+    "out_shardings of the updated state as it is updated", SECONDS,
+)  # fmt: skip
+def returned_whole(followed: bool) -> hs.Capture:
+    on = mesh("data")
+    cut, whole = NamedSharding(on, P("data")), NamedSharding(on, P())
+
+    def step(w: Any, m: Any, x: Any) -> Any:
+        grads = jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w)))(w)
+        m = 0.9 * m + lax.with_sharding_constraint(grads, cut)
+        return m
+
+    given = shaped((1024, 1024), F32, on), shaped((1024, 1024), F32, on, "data")
+    x = shaped((64, 1024), F32, on, "data")
+    return chip(step, *given, x, out_shardings=cut if followed else whole)
+
+
+@pair("exposed-collective", "return it sharded", "out_shardings P('x')", SECONDS)
+def result_whole(followed: bool) -> hs.Capture:
+    on = mesh("x")
+    out = NamedSharding(on, P("x") if followed else P())
+    return chip(lambda a: jnp.sin(a) * 2, shaped((4096, 512), F32, on, "x"), out_shardings=out)
+
+
+@pair(
+    "exposed-collective", "leave the axis in that constraint",
+    "with_sharding_constraint P('x') instead of P()", SECONDS,
+)  # fmt: skip
+def constrained_whole(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def step(a: Any) -> Any:
+        a = lax.with_sharding_constraint(jnp.sin(a), NamedSharding(on, P("x")))
+        a = lax.with_sharding_constraint(a, NamedSharding(on, P("x") if followed else P()))
+        return jnp.tanh(a) @ jnp.ones((512, 512))
+
+    return chip(step, shaped((4096, 512), F32, on, "x"))
+
+
+@pair(
+    "exposed-collective", "fewer and larger transfers",
+    "32 numbers summed at once instead of one by one", SECONDS,
+)  # fmt: skip
+def one_sum_of_many(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def step(a: Any) -> Any:
+        def body(c: Any, row: Any) -> Any:
+            return c, lax.psum(row.sum(), "x")
+
+        if followed:
+            return lax.psum(a.sum(1), "x")
+        return lax.scan(body, 0.0, a)[1]
+
+    mapped = jax.shard_map(step, mesh=on, in_specs=P(None, "x"), out_specs=P())
+    return chip(mapped, shaped((32, 512), F32, on, None, "x"))
+
+
+@pair(
+    "tiny-collectives", "stack or concatenate the small arrays",
+    "twelve small arrays stacked before one psum", SECONDS,
+)  # fmt: skip
+def stacked_before_the_sum(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def step(*rows: Any) -> Any:
+        if followed:
+            return lax.psum(jnp.stack([jnp.sin(r) for r in rows]), "x")
+        return jnp.stack([lax.all_gather(jnp.sin(r), "x", tiled=True) for r in rows])
+
+    def gathered(*rows: Any) -> Any:
+        return lax.all_gather(jnp.stack([jnp.sin(r) for r in rows]), "x", axis=1, tiled=True)
+
+    fn = jax.shard_map(
+        gathered if followed else step, mesh=on, in_specs=P("x"), out_specs=P(), check_vma=False
+    )
+    return chip(fn, *(shaped((1024,), F32, on, "x") for _ in range(12)))
+
+
+# -- unnecessary communication --------------------------------------------------------------------
+
+
+@pair(
+    "reduced-twice", "reduce their sum by hand in",
+    "both gradients of a tied embedding added in shard_map, then one psum", WIRE,
+)  # fmt: skip
+def tied_by_hand(followed: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def loss(e: Any, ids: Any, labels: Any) -> Any:
+        logits = jnp.tanh(e[ids]) @ e.T
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1).sum()
+
+    def own(e: Any, ids: Any, labels: Any) -> Any:
+        return lax.psum(jax.grad(loss)(e, ids, labels), "data")
+
+    specs = P(), P("data"), P("data")
+    mapped = jax.shard_map(own, mesh=on, in_specs=specs, out_specs=P(), check_vma=False)
+    e, ids = shaped((6400, 512), F32, on), shaped((1024,), jnp.int32, on, "data")
+    return chip(mapped if followed else jax.grad(loss), e, ids, ids)
+
+
+@pair(
+    "reduced-twice", "put side by side",
+    "two projections of one value as one matmul", WIRE,
+)  # fmt: skip
+def projections_side_by_side(followed: bool) -> hs.Capture:
+    on = mesh("model")
+
+    def loss(x: Any, w: Any) -> Any:
+        if followed:
+            both = jnp.einsum("bd,dnf->bnf", x, w["both"])
+            a, b = both[:, 0], both[:, 1]
+        else:
+            a, b = x @ w["a"], x @ w["b"]
+        return jnp.sum(jnp.tanh(a) * jnp.sin(b))
+
+    def step(x: Any, w: Any) -> Any:
+        return jax.grad(lambda x: loss(jnp.sin(x), w))(x)
+
+    each = shaped((512, 1024), F32, on, None, "model")
+    w = {"both": shaped((512, 2, 1024), F32, on, None, None, "model")} if followed else {}
+    return chip(step, shaped((2048, 512), F32, on), w or {"a": each, "b": each})
+
+
+twin("gathered-twice", "gather it once", "the first result used again", WIRE, gathered_again)
+
+
+@pair(
+    "collective-of-constant", "constrain the constant's sharding where it is made",
+    "made as each device's part", WIRE,
+)  # fmt: skip
+def constant_in_parts(followed: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def layer(x: Any) -> Any:
+        if followed:
+            return x.sum() + jnp.full((512, 64), 0.5)
+        return x.sum() + lax.all_to_all(jnp.full((64, 512), 0.5), "data", 1, 0, tiled=True)
+
+    fn = jax.shard_map(layer, mesh=on, in_specs=P("data"), out_specs=P(None, "data"))
+    return chip(fn, shaped((512, 512), F32, on, "data"))
+
+
+twin(
+    "gathered-then-sliced", "constrain the value between the two",
+    "the constraint to P() between them removed", WIRE, there_and_back_in_a_fusion, "tpu",
+)  # fmt: skip
+
+
+# -- layouts, copies and types --------------------------------------------------------------------
+
+twin(
+    "layout-copies", "swap the dimensions where it is made",
+    "a cache stored as [batch, heads, length, features]", SECONDS, cache_turned,
+)  # fmt: skip
+twin(
+    "update-copies", "read what is needed of the old value before the update",
+    "the sum taken from what was carried beside it", SECONDS, reads_the_old,
+)  # fmt: skip
+
+
+@pair(
+    "repeated-converts", "keep them in bf16 between steps", "weights given in bf16", SECONDS, "tpu"
+)
+def kept_narrow(followed: bool) -> hs.Capture:
+    def step(ws: Any, x: Any) -> Any:
+        narrow = lax.optimization_barrier([w.astype(BF16) for w in ws])
+        for w in narrow:
+            x = jnp.tanh(x @ w)
+        return x
+
+    given = BF16 if followed else F32
+    ws = [shaped((2048, 2048), given) for _ in range(4)]
+    return hs.capture(jax.jit(step), ws, shaped((512, 2048), BF16), topology="v5e:1x1")
+
+
+twin(
+    "wide-matmul", "cast the operands to bf16", "without precision='highest'", "none left",
+    highest_precision, "tpu",
+)  # fmt: skip
+
+
+@pair(
+    "wide-matmul", "turn jax_enable_x64 off",
+    "np.float32 in place of a numpy scalar of 64 bits", SECONDS,
+)  # fmt: skip
+def numpy_scalar(followed: bool) -> hs.Capture:
+    scale = np.sqrt(1024.0).astype(np.float32) if followed else np.sqrt(1024.0)
+    with jax.enable_x64(True):
+        w, x = shaped((1024, 1024)), shaped((512, 1024))
+        return chip(lambda w, x: jnp.tanh(x @ (w / scale)), w, x, hardware="h100")
+
+
+@pair(
+    "wide-values", "turn jax_enable_x64 off",
+    "np.float32 in place of a numpy scalar of 64 bits", SECONDS,
+)  # fmt: skip
+def wide_elementwise(followed: bool) -> hs.Capture:
+    scale = np.float32(0.5) if followed else np.float64(0.5)
+    with jax.enable_x64(True):
+        return chip(
+            lambda x: jnp.cumsum(jnp.sin(x) * scale, axis=0), shaped((2048, 2048)), hardware="h100"
+        )
+
+
+# -- compute --------------------------------------------------------------------------------------
+
+
+@pair(
+    "redundant-work", "constrain that operand to stay sharded",
+    "microbatches cut so that the sharded rows stay whole", SECONDS,
+)  # fmt: skip
+def microbatches_of_whole_rows(followed: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def step(w: Any, x: Any) -> Any:
+        rows = x.reshape(16, 4, 64, 256).swapaxes(0, 1) if followed else x.reshape(4, 16, 64, 256)
+        if followed:
+            rows = lax.with_sharding_constraint(rows, NamedSharding(on, P(None, "data")))
+
+        def add(total: Any, part: Any) -> Any:
+            return total + jax.grad(lambda w: jnp.mean(jnp.tanh(part @ w) ** 2))(w), None
+
+        return lax.scan(add, jnp.zeros_like(w), rows)[0]
+
+    return hs.capture(step, shaped((256, 512), F32, on), shaped((64, 64, 256), F32, on, "data"))
+
+
+@pair("redundant-work", "jax.shard_map", "a Fourier transform in shard_map", SECONDS)
+def transform_by_hand(followed: bool) -> hs.Capture:
+    on = mesh("data")
+    own = jax.shard_map(jnp.fft.fft, mesh=on, in_specs=P("data"), out_specs=P("data"))
+    x = shaped((512, 4096), jnp.complex64, on, "data")
+    return hs.capture(jax.jit(own if followed else jnp.fft.fft), x)
+
+
+@pair(
+    "idle-matmul", "batch more rows into one product",
+    "64 rows in one product instead of eight at a time", SECONDS, "tpu",
+)  # fmt: skip
+def rows_at_once(followed: bool) -> hs.Capture:
+    def step(xs: Any, w: Any) -> Any:
+        if followed:
+            return xs @ w
+        return lax.map(lambda x: x @ w, xs)
+
+    w = shaped((8192, 8192), BF16)
+    return hs.capture(jax.jit(step), shaped((8, 8, 8192), BF16), w, topology="v5e:1x1")
+
+
+@pair(
+    "repeated-operand", "an einsum over groups of heads",
+    "grouped queries in one einsum instead of keys repeated for them", SECONDS, "tpu",
+)  # fmt: skip
+def grouped_queries(followed: bool) -> hs.Capture:
+    rows, length, heads, kept, d = 4, 4096, 32, 4, 128
+
+    def repeated(q: Any, k: Any, v: Any) -> Any:
+        k, v = (jnp.repeat(x, heads // kept, axis=2) for x in (k, v))
+        scores = jax.nn.softmax(jnp.einsum("bqhe,bthe->bhqt", q, k).astype(F32)).astype(BF16)
+        return jnp.einsum("bhqt,bthe->bqhe", scores, v)
+
+    def grouped(q: Any, k: Any, v: Any) -> Any:
+        q = q.reshape(rows, 1, kept, heads // kept, d)
+        scores = jax.nn.softmax(jnp.einsum("bqkge,btke->bkgqt", q, k).astype(F32)).astype(BF16)
+        return jnp.einsum("bkgqt,btke->bqkge", scores, v)
+
+    given = shaped((rows, 1, heads, d), BF16), *[shaped((rows, length, kept, d), BF16)] * 2
+    return hs.capture(jax.jit(grouped if followed else repeated), *given, topology="v5e:1x1")
+
+
+@pair(
+    "rematerialisation", "save the most expensive of them",
+    "the policy dots_with_no_batch_dims_saveable", SECONDS,
+)  # fmt: skip
+def products_saved(followed: bool) -> hs.Capture:
+    policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if followed else None
+
+    def loss(ws: Any, x: Any) -> Any:
+        def block(x: Any, w: Any) -> Any:
+            return jnp.tanh(x @ w) @ w.T, None
+
+        return jnp.sum(lax.scan(jax.checkpoint(block, policy=policy), x, ws)[0] ** 2)
+
+    return chip(jax.grad(loss), shaped((4, 8192, 8192)), shaped((8192, 8192)))
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+@pair("not-donated", "donate_argnums", "parameters and state of the optimiser donated", PEAK)
+def state_donated(followed: bool) -> hs.Capture:
+    def step(params: Any, mean: Any, square: Any, x: Any) -> Any:
+        grads = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(params)
+        mean, square = 0.9 * mean + grads, 0.99 * square + grads * grads
+        return params - 0.1 * mean / (1e-6 + jnp.sqrt(square)), mean, square
+
+    fn = jax.jit(step, donate_argnums=(0, 1, 2) if followed else ())
+    return hs.capture(fn, *[shaped((1024, 1024))] * 3, shaped((64, 1024)))
+
+
+@pair(
+    "not-donated", "donate_argnums", "an updated table donated: it is not copied first", SECONDS,
+    "tpu",
+)  # fmt: skip
+def table_donated(followed: bool) -> hs.Capture:
+    write = jax.vmap(lambda a, u, s: lax.dynamic_update_slice(a, u, (s[0], 0)))
+    given = (
+        shaped((256, 2048, 128), BF16), shaped((256, 4, 128), BF16), shaped((256, 1), jnp.int32)
+    )  # fmt: skip
+    fn = jax.jit(write, donate_argnums=0 if followed else ())
+    return hs.capture(fn, *given, topology="v5e:1x1")
+
+
+@pair(
+    "donated-in-vain", "give the output the argument's shape",
+    "the result returned in the argument's type", PEAK,
+)  # fmt: skip
+def returned_as_given(followed: bool) -> hs.Capture:
+    def step(x: Any) -> Any:
+        return (jnp.cumsum(x, axis=0) * 2).astype(F32 if followed else BF16)
+
+    return hs.capture(jax.jit(step, donate_argnums=0), shaped((2048, 1024)))
+
+
+@pair("does-not-fit", "shard", "rows over eight devices", "none left")
+def shards_that_fit(followed: bool) -> hs.Capture:
+    on = mesh("x")
+    spec = ("x",) if followed else ()
+    x = shaped((65536, 65536), F32, on, *spec)
+    return chip(lambda x: jnp.sin(x) * 2, x)
+
+
+@pair("padding", "merge the small dimensions", "[n, 3] as [3 · n]", PEAK, "tpu")
+def merged_dimensions(followed: bool) -> hs.Capture:
+    n = 1 << 25
+    shape = (3 * n,) if followed else (n, 3)
+    return hs.capture(jax.jit(lambda x: jnp.sin(x) * 2), shaped(shape), topology="v5e:1x1")
+
+
+@pair("residuals", "rematerialise the largest", "jax.checkpoint around the loop's body", PEAK)
+def checkpointed(followed: bool) -> hs.Capture:
+    def loss(ws: Any, x: Any) -> Any:
+        def block(x: Any, w: Any) -> Any:
+            return jnp.sin(jnp.tanh(jnp.sin(x @ w))), None
+
+        return (lax.scan(jax.checkpoint(block) if followed else block, x, ws)[0] ** 2).sum()
+
+    return hs.capture(jax.jit(jax.grad(loss)), shaped((16, 128, 128)), shaped((4096, 128)))
+
+
+twin(
+    "stored-larger", "name the value before it is gathered",
+    "the gather done again in the backward pass", PEAK, stored_gathered,
+)  # fmt: skip
+twin(
+    "stored-larger", "store the value before it is repeated",
+    "an einsum over groups of heads", PEAK, stored_repeated,
+)  # fmt: skip
+twin(
+    "replicated-state", "shard the optimiser state over the data axis", "momentum P('data')",
+    PEAK, whole_momentum,
+)  # fmt: skip
+
+
+# -- the program ----------------------------------------------------------------------------------
+
+twin("large-constant", "pass the array as an argument", "given", "none left", closed_over)
+twin("unrolled", "jax.lax.scan", "layers stacked, in a scan", "none left", python_loop)
+twin(
+    "host-copies", "keep on the device what every step reads", "almost nothing left on the host",
+    SECONDS, fetched_from_the_host,
+)  # fmt: skip
+twin("host-callback", "out of the compiled step", "no print in the step", "none left", printing)
+
+__all__ = ["PAIRS", "PEAK", "SECONDS", "WIRE", "Pair", "on_tpu", "partial"]

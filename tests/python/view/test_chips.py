@@ -1,0 +1,72 @@
+"""A block for another chip, over the analyses, says what the analyses of that chip say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import hloscope as hs
+import numpy as np
+import pytest
+from hloscope.analysis.cost.chip import likely_chips
+from hloscope.hlo import Target
+from hloscope.view import build_analyses, build_for_chip
+from hloscope.view.schema import decode
+
+STEP = """HloModule jit_step, is_scheduled=true, num_partitions=16
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+ENTRY %main (x: f32[512,1024], w: f32[1024,1024]) -> f32[512,1024] {
+  %x = f32[512,1024]{1,0} parameter(0)
+  %w = f32[1024,1024]{1,0} parameter(1)
+  %dot = f32[512,1024]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %reduced = f32[512,1024]{1,0} all-reduce(%dot), replica_groups=[2,8]<=[16], use_global_device_ids=true, channel_id=1, to_apply=%sum
+  ROOT %tanh = f32[512,1024]{1,0} tanh(%reduced)
+}
+"""  # noqa: E501
+
+
+def figures(block: bytes) -> dict[str, Any]:
+    """Columns, with texts as texts, and the keys of extras and summary."""
+    header, columns = decode(block)
+    texts = columns.pop("strings")
+    out: dict[str, Any] = {f"extras.{k}": v for k, v in header["extras"].items()}
+    out |= {f"summary.{k}": v for k, v in header["summary"].items()}
+    for name, values in columns.items():
+        is_text = header["columns"][name].get("text")
+        out[name] = [texts[n] for n in values] if is_text else values.tolist()
+    return out
+
+
+@pytest.mark.parametrize("chip", ["tpu-v5e", "tpu-v5p", "h100", "cpu"])
+@pytest.mark.parametrize("own", ["", "tpu-v6e"])
+def test_a_chips_block_over_the_analyses_is_the_analyses_of_that_chip(chip: str, own: str) -> None:
+    module = hs.read(STEP).module
+    target = Target(hardware=own)
+    shown = figures(build_analyses(module, target))
+    block = build_for_chip(module, target, chip)
+    for name in decode(block)[0]["without"]:
+        shown.pop(name, None)
+        shown.pop(f"extras.{name}", None)
+    shown |= figures(block)
+    wanted = figures(build_analyses(module, replace(target, hardware=chip)))
+    assert shown.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_equal(shown[name], values, err_msg=name)
+    assert len(block) < len(build_analyses(module, target))
+
+
+def test_likely_chips_are_of_the_programs_platform_and_link_all_its_devices() -> None:
+    module = hs.read(STEP).module
+    assert likely_chips(module, Target(device_kind="TPU v5e", platform="tpu"))[0] == "tpu-v5e"
+    gpus = likely_chips(module, Target(platform="gpu"))
+    assert "h100" in gpus
+    assert not any(chip.startswith("tpu") for chip in gpus)
+    assert {"cpu", "h100", "tpu-v5p"} <= set(likely_chips(module, Target()))
+    tiled = hs.read(STEP.replace("{1,0} ", "{1,0:T(8,128)} ")).module
+    assert {c[:3] for c in likely_chips(tiled, Target())} == {"tpu"}
