@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...hlo import Instruction, opcodes, parse_shape, walk
+from ...hlo import Instruction, Shape, opcodes, parse_shape, walk
 from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.shardings.devices import DeviceGroups
 from ...hlo.shardings.slices import slices_of
@@ -45,6 +45,12 @@ class Joining:
 
     def parts(self, row: Collective) -> list[list[Instruction]]:
         """One list per part; in a combined row each collective is in one part only."""
+        found = self._parts(row)
+        if len(found) == len(row.parts):
+            return [_of_array(one, p.shape, row) for one, p in zip(found, row.parts, strict=True)]
+        return found
+
+    def _parts(self, row: Collective) -> list[list[Instruction]]:
         if row.is_of_permutes:
             return [self._permute(row, p.instruction) for p in row.parts]
         flown = self._exchanges.parts(row) if self._is_told_by_flow(row) else []
@@ -142,7 +148,7 @@ class Joining:
                         crossing = self._crossing(whole)
                         if crossing and crossing <= self._crossing(_pairs(pairs)):
                             out.append(i)
-                    elif _pairs(pairs) <= whole:
+                    elif any(one <= whole for one in self._of_each_slice(_pairs(pairs))):
                         out.append(i)
                     continue
                 sets = [set(g) for g in found.rows()]
@@ -154,6 +160,17 @@ class Joining:
         """The sets of slices between which pairs of devices transfer."""
         found = {frozenset(self._slice.get(d, 0) for d in pair) for pair in pairs}
         return {slices for slices in found if len(slices) > 1}
+
+    def _of_each_slice(self, pairs: set[tuple[int, ...]]) -> list[set[tuple[int, ...]]]:
+        """The pairs within each slice.
+
+        Slices that transfer between other devices do so in branches of a conditional, of which
+        each slice runs its own; the row has the pairs of one branch in all slices.
+        """
+        each: dict[int, set[tuple[int, ...]]] = defaultdict(set)
+        for pair in pairs:
+            each[self._slice.get(pair[0], 0)].add(pair)
+        return list(each.values())
 
     @cached_property
     def _slice(self) -> dict[int, int]:
@@ -338,6 +355,24 @@ def _pairs(found: NDArray[np.int64]) -> set[tuple[int, ...]]:
 def _narrowed(found: list[Instruction], test: Callable[[Instruction], bool]) -> list[Instruction]:
     """Those that pass the test; all if none does."""
     return [i for i in found if test(i)] or found
+
+
+def _of_array(found: list[Instruction], shape: str, row: Collective) -> list[Instruction]:
+    """Those that move an array like the row's: of its kind of numbers, else of its dimensions.
+
+    Types are rounded on the way, and steps of a sum or of a gather move other shares.
+    """
+    own = parse_shape(shape)
+    same = _narrowed(found, lambda i: _is_whole(i.shape) == _is_whole(own))
+    if kind_of(row.kind).reduces or kind_of(row.kind).gathers:
+        return same
+    return _narrowed(same, lambda i: i.shape.dimensions == own.dimensions)
+
+
+def _is_whole(shape: Shape) -> bool:
+    """Whether it holds whole numbers."""
+    leaf = next(iter(shape.leaves()), None)
+    return leaf is not None and leaf.element_type[:1] in "su"
 
 
 def _place(i: Instruction) -> Place:

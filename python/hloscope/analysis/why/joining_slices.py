@@ -19,7 +19,7 @@ from itertools import islice, permutations
 from math import prod
 
 from ...hlo import Instruction, opcodes, parse_shape, walk
-from ...hlo.collective_kinds import is_collective
+from ...hlo.collective_kinds import is_collective, kind_of
 from ...hlo.walk import Position
 from ..base.operands import ONE_ARRAY
 from ..comms.collective import Collective
@@ -56,7 +56,7 @@ def ends_of(value: Instruction, rows: Collectives) -> Ends:
             starts.append((start, reduced))
 
     for start, reduced in starts:
-        for p in walk.sources(start, passes, where=lambda p: _elements(p) > 1):
+        for p in walk.sources(start, passes):
             at = p.instruction
             row = rows.by_instruction.get(at.index)
             if row is not None and at.opcode == "fusion":  # besides the transfer, it computes
@@ -144,21 +144,28 @@ class Exchanges:
         ends = ends_of(value, self.rows)
         groups = {frozenset(g) for g in row.groups.rows()} if row.groups is not None else set()
         out: list[list[Instruction]] = []
-        for number, part in ends.rows:
-            before = self.rows[number]
-            if before.network == row.network or number in self._asked:
-                continue  # earlier contents of the buffer: results of earlier trips
-            for one in self.stands_for(before, part) or [[]]:
+        # besides others, those of its own network are what the buffer held: results of other trips
+        others = [r for r in ends.rows if self.rows[r[0]].network != row.network]
+        for number, part in others or ends.rows:
+            if number in self._asked:
+                continue
+            for one in self.stands_for(self.rows[number], part) or [[]]:
                 first = {i.index for i in one}
-                found = [i for i in pool if i.index in first and not self._is_of(i, groups)]
-                found += [i for i in pool if self._is_of(i, groups) and first & self._fed_by(i)]
-                out.append(found)
+                same = [i for i in pool if i.index in first and not self._is_of(i, groups)]
+                fed = [i for i in pool if first & self._fed_by(i)]
+                if others:
+                    fed = same + [i for i in fed if self._is_first(i, groups)]
+                out.append(fed)
         for maker, elements in ends.makers:
             near = {p for p in self.near(maker) if p[0]}
             found = [i for i in pool if near & self.made_by(i) and _size(i) == elements]
             out.append([i for i in found if self.own(maker) in self.made_by(i)] or found)
         # the initial value and the trips of a loop yield the same array
         return [] if not all(out) else list({tuple(i.index for i in f): f for f in out}.values())
+
+    def _is_first(self, i: Instruction, groups: set[frozenset[int]]) -> bool:
+        """Whether the row can be its first step: sums begin in the slice, transfers anywhere."""
+        return kind_of(self.partitioned.kind(i)).is_pairwise or self._is_of(i, groups)
 
     def _is_of(self, i: Instruction, groups: set[frozenset[int]]) -> bool:
         """Whether it runs over exactly the device groups of the row."""

@@ -24,7 +24,7 @@ from ...hlo.shardings.specs import Spec, axis_of, spec_of, tile_count
 from ..comms.collectives import is_inserted
 from ..comms.spec_text import spec_words
 from .alignment import Alignment, Place, place
-from .provenance_causes import Cause, summed_dimensions
+from .provenance_causes import Cause, shared_dimensions, summed_dimensions
 from .provenance_origins import ShardingOrigins, is_constraint
 
 REDUCTIONS = tuple(k.name for k in KINDS.values() if k.reduces)
@@ -133,13 +133,18 @@ class Partitioned:
         at = walk.source(op, opcodes.PART_OF_ONE | opcodes.REPEATED).instruction
         return at if axes <= {a for a, _ in self._where_summed(at, axes)} else op
 
-    def _where_summed(self, op: Instruction, axes: frozenset[str]) -> list[tuple[str, Instruction]]:
-        """Those of ``axes`` that shard dimensions which ``op`` sums over, with the operand."""
+    def _where_summed(
+        self, op: Instruction, axes: frozenset[str] | None
+    ) -> list[tuple[str, Instruction]]:
+        """Those of ``axes`` that shard dimensions which ``op`` sums over, with the operand.
+
+        None stands for all axes.
+        """
         found = []
         for operand, dims in summed_dimensions(op):
             spec = self.origins.spec(operand) or ()
             found += [(axis_of(a), operand) for d in dims if d < len(spec) for a in spec[d]]
-        return [(a, o) for a, o in found if a in axes]
+        return [(a, o) for a, o in found if axes is None or a in axes]
 
     def _reduced(self, op: Instruction, axes: frozenset[str], how: str) -> list[Cause]:
         summed = self._summed(op, axes)
@@ -151,18 +156,26 @@ class Partitioned:
         if result is not None:
             needs += f"; result {spec_words(result)}"
         said = tuple((a, "operand", o) for a, o in summed)
-        said += tuple((a, "result", op) for a in sorted(axes - {a for a, _ in summed}))
+        left = axes - {a for a, _ in summed}
+        if summed and left == axes:  # the result has their place
+            needs = f"laid out as the partitioner chose, then {needs}"
+            left = {a for a, _ in summed} & self._cut(op)
+        said += tuple((a, "result", op) for a in sorted(left))
         return [Cause(op, operand, had, needs, said, is_reduced=True)]
 
     def _summed(self, op: Instruction, axes: frozenset[str]) -> list[tuple[str, Instruction]]:
-        """Those of ``axes`` that shard dimensions which ``op`` sums over, else any dimension."""
+        """Those of ``axes`` that shard dimensions which ``op`` sums over, else any dimension.
+
+        If none does, the axes that the dimensions summed over had before the partitioner laid
+        them out over others.
+        """
         found = self._where_summed(op, axes)
         if axes <= {a for a, _ in found}:
             return found
         for operand in op.operands:
             spec = self.origins.spec(operand) or ()
             found += [(axis_of(a), operand) for dim in spec for a in dim if axis_of(a) in axes]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(found or self._where_summed(op, None)))
 
     def _combines(self, i: Instruction) -> str:
         called = i.called_computations
@@ -262,6 +275,7 @@ class Partitioned:
         if not axes & (self._cut(operand) | self._cut(op)):  # a step that the partitioner devised
             axes = axes | self._cut(operand)
         said = [(a, "operand", operand) for a in sorted(self._cut(operand) & axes)]
+        said += [s for a, o in self._where_summed(op, axes) if (s := (a, "operand", o)) not in said]
         if axes - self._cut(op):
             said.append(("", "result", op))
         said += [(a, "result", op) for a in sorted(self._cut(op) & axes)]
@@ -299,6 +313,7 @@ class Partitioned:
         elif not axes & self._cut(value):  # a step that the partitioner devised
             said = [(axis_of(a), "operand", value) for dim in before for a in dim]
             axes = axes | self._cut(value)
+        said += [(a, "operand", o) for a, o in self._beside(op, at) if a in axes]
         left_out = axes - self._cut(op)
         fixed = bool(left_out) or op.opcode == "copy"
         if fixed:
@@ -311,6 +326,21 @@ class Partitioned:
             needs = f"moved for it, laid out as the partitioner chose; {needs}"
         return [Cause(op, value, had, needs, tuple(said))]
 
+    def _beside(self, op: Instruction, at: int) -> list[tuple[str, Instruction]]:
+        """Axes that another factor of a product has, and operand ``at`` has not, along a dimension
+        of both: the product needs them alike."""
+        dims = shared_dimensions(op)
+        if at >= len(dims):
+            return []
+        own = self.origins.spec(op.operands[at]) or ()
+        found = []
+        for k, operand in enumerate(op.operands):
+            spec = self.origins.spec(operand) or ()
+            for mine, theirs in zip(dims[at], dims[k], strict=True) if k != at else ():
+                if mine < len(own) and theirs < len(spec):
+                    found += [(axis_of(a), operand) for a in spec[theirs] if a not in own[mine]]
+        return found
+
     def _carried(
         self,
         op: Instruction,
@@ -322,7 +352,7 @@ class Partitioned:
         """A tuple takes it: the program returns it, or a loop or branch carries it."""
         value = op.operands[at]
         if op is op.computation.root and op.computation.is_entry:
-            return self._returned(value, at, self._element(op, at, value), before, said)
+            return self._returned(value, at, self._element(op, at, value), before, said, axes)
         takes = next((u for u in op.users if u.opcode in _CARRIES), None)
         if takes is None and op is op.computation.root:
             takes = next(iter(self.before.call_sites(op.computation)), None)
@@ -377,7 +407,7 @@ class Partitioned:
             if last is not None and last.index in reached:
                 asked = root.operands[at] if root.opcode == "tuple" else root
                 said = [(a, "operand", value) for a in sorted(self._cut(value) & axes)]
-                out += self._returned(value, at, self.origins.spec(asked), before, said)
+                out += self._returned(value, at, self.origins.spec(asked), before, said, axes)
         return out
 
     def _returned(
@@ -387,7 +417,11 @@ class Partitioned:
         after: Spec | None,
         before: Spec,
         said: list[tuple[str, str, Instruction]],
+        axes: frozenset[str],
     ) -> list[Cause]:
+        op = _maker(value)
+        if before == after and op.opcode not in _CARRIES | {"parameter"}:
+            return [self._own_result(op, axes)]  # it was not computed as annotated
         needs = f"returned as {spec_words(after)}"
         return [Cause(value, value, spec_words(before), needs, tuple(said), output=at)]
 

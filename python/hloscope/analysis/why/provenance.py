@@ -304,8 +304,10 @@ def _of_axes(card: Why, row: Collective) -> Why:
     """The card without origins of axes that another step of the same move covers."""
     if row.axes is None or not row.network:
         return card
-    axes = {"", *(axis_of(a) for a in row.axes.split("+"))}
-    return replace(card, origins=tuple(o for o in card.origins if o.axis in axes))
+    axes = {axis_of(a) for a in row.axes.split("+")}
+    if not axes & {o.axis for o in card.origins}:  # it is the only step over them
+        return card
+    return replace(card, origins=tuple(o for o in card.origins if o.axis in {"", *axes}))
 
 
 def _what_is_known(row: Collective) -> Why:

@@ -216,7 +216,7 @@ def summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...
     if op.opcode == "dot" and len(op.operands) == 2:
         return [
             (o, _numbers(op.attribute(f"{side}_contracting_dims")))
-            for o, side in zip(op.operands, ("lhs", "rhs"), strict=True)
+            for o, side in zip(op.operands, _SIDES, strict=True)
         ]
     if op.opcode == "reduce" and op.operands:
         arrays = op.operands[: len(op.operands) // 2]
@@ -228,6 +228,19 @@ def summed_dimensions(op: Instruction) -> list[tuple[Instruction, tuple[int, ...
         window = _numbers(op.attribute("update_window_dims"))
         return [(updates, tuple(d for d in range(updates.shape.rank) if d not in window))]
     return []
+
+
+def shared_dimensions(op: Instruction) -> list[tuple[int, ...]]:
+    """For each factor of a dot its dimensions that the other has too, in the same order."""
+    if op.opcode != "dot" or len(op.operands) != 2:
+        return []
+    sides = (
+        (op.attribute(f"{s}_batch_dims"), op.attribute(f"{s}_contracting_dims")) for s in _SIDES
+    )
+    return [(*_numbers(batch), *_numbers(summed)) for batch, summed in sides]
+
+
+_SIDES = ("lhs", "rhs")
 
 
 def _same_kind(value: Instruction, shape: str) -> bool:

@@ -76,6 +76,9 @@ class ShardingOrigins:
         theirs = self.values.of(value) if self.values is not None else None
         if is_constraint(value) and (theirs is None or not theirs.origins):
             return _constraint(axis, of, value)  # it is its own origin
+        given = self._as_given(axis, value)
+        if given is not None:
+            return AxisOrigin(axis, of, "argument", self._argument(given))
         if theirs is not None and self.dump is not None:
             ref = _ref(axis, theirs)
             found = self._named(axis, of, theirs.origins.get(ref), value)
@@ -168,6 +171,17 @@ class ShardingOrigins:
     def _given_spec(self, number: int | None) -> Spec | None:
         found = (a.spec for a in self.target.arguments if a.parameter == number)
         return next(found, None) if number is not None else None
+
+    def _as_given(self, axis: str, value: Instruction) -> int | None:
+        """The number of the argument that ``value`` is, if it has the axis as it was given.
+
+        Shardy names a constraint that uses the axis again as the origin of both.
+        """
+        at = self._carried_from(value)
+        number = at.parameter_number if at is not None else None
+        if number is None or axis not in self._given_axes(number):
+            return None
+        return number if self.spec(value) == self._given_spec(number) else None
 
     @staticmethod
     def _carried_from(value: Instruction) -> Instruction | None:
