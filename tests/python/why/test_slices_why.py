@@ -145,3 +145,95 @@ def test_a_lost_name_is_not_made_up(mesh):
     for row, line in zip(cap.collectives, (first + 1, first + 2), strict=True):
         card = cap.why(row)
         assert not card.is_known or number(card.line) == line
+
+
+@pytest.fixture(scope="module")
+def square():
+    """Four by four devices: the first axis lies across two slices, and both are of one length."""
+    pytest.importorskip("libtpu", reason='not installed (pip install "hloscope[tpu]")')
+    import numpy as np
+    from jax.experimental import topologies
+
+    found = topologies.get_topology_desc("v5e:2x4", "tpu", num_slices=2).devices
+    found = sorted(found, key=lambda d: (d.slice_index, d.id))
+    return Mesh(np.array(found).reshape(4, 4), ("data", "model"))
+
+
+def said(card):
+    return {(o.axis, o.kind, o.name or number(o.line)) for o in card.origins}
+
+
+def moved(mesh):
+    """Each line moves something to other places, across the slices as within them."""
+
+    keep = lax.with_sharding_constraint
+    other, rows, columns = (
+        NamedSharding(mesh, P(*spec)) for spec in (("model", "data"), ("data",), (None, "data"))
+    )
+
+    def f(x, y, z, w):
+        a = keep(jnp.sin(x), other)  # swapped
+        b = keep(y, rows)  # there
+        b = keep(jnp.cos(b), columns)  # back
+        c = keep(jnp.sin(z), columns)  # held
+        c = jnp.einsum("ecd,edf->ecf", c, w)  # product
+        c = keep(c, rows)
+        return a, b, c, jnp.max(jnp.abs(x))  # largest
+
+    f32 = [((64, 32), "data", "model"), ((64, 32), None, "data")]
+    f32 += [((8, 64, 32), None, "data"), ((8, 32, 16), "data")]
+    return hs.capture(jax.jit(f), *(array(mesh, dims, *spec) for dims, *spec in f32)), f
+
+
+def test_all_steps_of_one_move_have_its_cause(square):
+    cap, f = moved(square)
+    of = {line_of(f, k): k for k in ("swapped", "there", "back", "held", "product", "largest")}
+    found = {}
+    for row in cap.collectives:
+        card = cap.why(row)
+        assert card.is_known, row
+        found.setdefault(of[number(card.line)], []).append((row.kind, row.network, said(card)))
+    assert found.keys() == {"swapped", "there", "back", "product", "largest"}
+    swapped = {(kind, network) for kind, network, _ in found["swapped"]}
+    assert swapped == {("collective-permute", "ici"), ("collective-permute", "dcn")}
+    # every slice runs its own branch; in both the same moves
+    assert all(("data", "argument", "x") in o for _, _, o in found["swapped"])
+    assert [(k, n) for k, n, _ in found["there"]] == [("all-to-all", "dcn")]
+    assert [(k, n) for k, n, _ in found["back"]] == [("all-to-all", "dcn")]
+    assert ("data", "argument", "y") in found["there"][0][2]
+    held = next(n for n, k in of.items() if k == "held")
+    for _, _, origins in found["product"]:  # the other factor is why the first one moves
+        assert ("data", "constraint", held) in origins
+        assert ("data", "argument", "w") in origins
+    assert {(k, n) for k, n, _ in found["largest"]} == {
+        ("all-reduce", "ici"),
+        ("all-reduce", "dcn"),
+    }
+
+
+def test_what_is_summed_elsewhere_than_it_is_returned(square):
+    """The partitioner sums over one axis what it then moves to the other one."""
+    out = NamedSharding(square, P(None, "model"))
+    cap = hs.capture(
+        jax.jit(lambda x, w: x @ w, out_shardings=out),
+        array(square, (64, 32), None, "model"), array(square, (32, 64), "model"),
+    )  # fmt: skip
+    kinds = {row.kind for row in cap.collectives}
+    assert kinds == {"all-reduce", "collective-permute"}
+    for row in cap.collectives:
+        card = cap.why(row)
+        assert {("model", "argument", "x"), ("model", "argument", "w")} <= said(card)
+        assert (row.kind == "all-reduce") != any(o.kind == "output" for o in card.origins)
+
+
+def test_a_sum_over_an_axis_that_no_operand_had(square):
+    """Rows of weights on the axis that the batch has: the partitioner moves them to the other."""
+    cap = hs.capture(
+        jax.jit(lambda x, w: x @ w),
+        array(square, (64, 32), "data"), array(square, (32, 64), "data"),
+    )  # fmt: skip
+    summed = next(row for row in cap.collectives if row.kind == "all-reduce")
+    assert summed.axes == "model"
+    card = cap.why(summed)
+    assert said(card) == {("data", "argument", "w"), ("data", "argument", "x")}
+    assert "as the partitioner chose" in card.needs

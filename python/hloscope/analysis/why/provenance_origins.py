@@ -200,10 +200,7 @@ class ShardingOrigins:
         if kind == "input" and number.isdecimal():
             return AxisOrigin(axis, of, "argument", self._argument(int(number)))
         if kind == "output" and number.isdecimal():
-            results = self.target.results
-            at = int(number)
-            name = results[at].name if at < len(results) else f"[{at}]"
-            return AxisOrigin(axis, of, "output", name)
+            return AxisOrigin(axis, of, "output", self.output(int(number)).name)
         op = self.dump.constraints.get(kind) if self.dump is not None else None
         if op is not None and self.values is not None:
             on = op.operands[0] if op.operands else None
