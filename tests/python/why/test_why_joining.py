@@ -3,6 +3,7 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,6 +60,9 @@ def instruction(channel: int = 0) -> Any:
     return hs.read(HERE.replace("CHANNEL", said)).module.find("r")
 
 
+_NUMBERS = count()
+
+
 def row(kind: str, groups: str | None, *, name: str = "", line: int = 0, size: str = "f32[16,64]", pairs: bool = False,
         argument: int | None = None, phase: str = "forward", network: str = "", channel: int = 0) -> Any:  # fmt: skip
     who = parse_groups(groups) if groups is not None else None
@@ -67,7 +71,7 @@ def row(kind: str, groups: str | None, *, name: str = "", line: int = 0, size: s
     moves = SimpleNamespace(kind="argument", parameter=argument) if argument is not None else None
     frames = (StackFrame("m.py", line, function=""),) if line else ()
     return SimpleNamespace(
-        kind=kind, groups=who, group_size=who.group_size if who else 0, parts=[SimpleNamespace(shape=size)], op_name=name,
+        index=next(_NUMBERS), kind=kind, groups=who, group_size=who.group_size if who else 0, parts=[SimpleNamespace(shape=size)], op_name=name,
         frames=frames, phase=phase, moves=moves, network=network, instruction=instruction(channel),
     )  # fmt: skip
 

@@ -323,3 +323,27 @@ def test_a_branch_within_a_loop_is_followed_to_its_argument():
     assert {(o.of, o.kind, o.name) for o in card.origins if o.of == "operand"} == {
         ("operand", "argument", "w")
     }
+
+
+def test_figures_of_collectives_wait_for_no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cards of all rows are made once, when the first line is asked for."""
+    from hloscope.analysis.why import provenance
+
+    made = []
+    of = provenance.Provenance.why
+    monkeypatch.setattr(
+        provenance.Provenance, "why", lambda self, row: made.append(row.index) or of(self, row)
+    )
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    cut = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    x = jax.ShapeDtypeStruct((64, 32), jnp.float32, sharding=cut)
+    cap = hs.capture(jax.jit(lambda x: (jnp.sin(x).sum(0), jnp.sort(x, 0))), x)
+    rows = cap.collectives
+    assert len(rows) > 1
+    assert rows.total.wire_bytes > 0
+    assert str(rows)
+    assert cap.memory
+    assert not made
+    assert all(row.line for row in rows)
+    assert [row.line for row in rows] == [cap.why(row).line for row in rows]
+    assert made == list(range(len(rows)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from ...hlo import Instruction, StackFrame
+from ...hlo import Instruction, Module, StackFrame, Target
 from ...hlo.collective_kinds import KINDS, OF_PERMUTES
 from ...hlo.shardings.devices import DeviceGroups
 from ..base.lines.frames import own_line
@@ -24,6 +25,21 @@ class Part(Row):
     instruction: Instruction
     executions: int = 1  # of the part per execution of the whole; -1 unknown
     groups: DeviceGroups | None = None  # of a transfer: its source-target pairs
+
+
+class AskedLines:
+    """The line of each row by its card (``Target.asked_lines``), made when the first is asked."""
+
+    def __init__(self, module: Module, target: Target) -> None:
+        self.module, self.target = module, target
+
+    @cached_property
+    def all(self) -> tuple[tuple[StackFrame, ...], ...]:
+        made = self.target.asked_lines
+        return made(self.module, self.target) if made is not None else ()
+
+    def of(self, index: int) -> tuple[StackFrame, ...]:
+        return self.all[index]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,11 +69,12 @@ class Collective(Row):
     op_name: str
     frames: tuple[StackFrame, ...]
     moves: ValueSource | None
-    inferred: str = ""  # how ``frames`` were inferred if it has no line: "made from `dot.9`"
+    guessed: str = ""  # how ``frames`` were inferred if it has no line: "made from `dot.9`"
     most_executions: int | None = None  # how often its branches are reached; None if unknown
     executions_a_trip: int = 1  # … in one trip of each loop of unknown trip count around it
     branches: Path = ()  # branches of conditionals around it, outermost first
-    asked: tuple[StackFrame, ...] = ()  # where it is asked for, if not at ``frames``
+    ruled: tuple[StackFrame, ...] = ()  # the rule of a derivative that asks for it by name
+    by_card: AskedLines | None = None  # the lines of all rows by their cards, where known
     network: str = ""  # "ici" or "dcn" in a program over several TPU slices, else ""
     may_not_run: bool = False  # a loop of unknown trip count around it may run 0 times
 
@@ -115,6 +132,19 @@ class Collective(Row):
         return None if self.wire_bytes is None else self.wire_bytes * self.counted
 
     @property
+    def asked(self) -> tuple[StackFrame, ...]:
+        """The line that asks for it and its callers, by its card, if not ``frames``; else ().
+
+        Figures do not depend on it: the cards of all rows are made when the first is asked.
+        """
+        return self.ruled if self.by_card is None else self.by_card.of(self.index)
+
+    @property
+    def inferred(self) -> str:
+        """How its line was inferred if neither XLA nor its card gives one, or ''."""
+        return self.guessed if self.by_card is None or not self.asked else ""
+
+    @property
     def source(self) -> StackFrame | None:
         """The line that it comes from: the innermost frame outside installed packages."""
         return own_line(self.asked or self.frames)
@@ -133,7 +163,7 @@ class Collective(Row):
         a gradient over an axis along which its argument was replicated. What a backward rule of
         theirs (``custom_vjp``) requests is the user's.
         """
-        if self.inserted is False and is_autodiff(self.op_name) and not self.asked:
+        if self.inserted is False and is_autodiff(self.op_name) and not self.ruled:
             return "autodiff"
         return {True: "partitioner", False: "user", None: "unknown"}[self.inserted]
 

@@ -43,7 +43,7 @@ from ..base.phases.phases import PHASES, phases
 from ..base.table import NO_TARGET, per_devices
 from ..text.results import Rows
 from ..text.units import ONE_TRIP, ONE_TRIP_MEANS, marked, printed, size, spanned
-from .collective import Collective, Part, Total, total_of
+from .collective import AskedLines, Collective, Part, Total, total_of
 from .slices import (
     exchanged,
     find_between_slices,
@@ -240,12 +240,8 @@ def _placed(module: Module, target: Target) -> Collectives:
     found = listed(module, target)
     if target.asked_lines is None or target.before_partitioning is None or not found.rows:
         return found
-    lines_of = target.asked_lines(module, target)
-    rows = tuple(
-        replace(row, asked=asked, inferred="") if asked else row
-        for row, asked in zip(found.rows, lines_of, strict=True)
-    )
-    return replace(found, rows=rows)
+    asked = AskedLines(module, target)
+    return replace(found, rows=tuple(replace(row, by_card=asked) for row in found.rows))
 
 
 @per_devices
@@ -335,8 +331,8 @@ class _Maker:
             network=self.network(op),
             op_name=named.op_name,
             frames=frames,
-            inferred=inferred,
-            asked=ruled if ruled != frames else (),
+            guessed=inferred,
+            ruled=ruled if ruled != frames else (),
             moves=self.moved(found),
             may_not_run=self.may_not_run[anchor.computation.index],
         )

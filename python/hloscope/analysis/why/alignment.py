@@ -16,7 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...hlo import Computation, Instruction, Module, StackFrame, opcodes, walk
+from ...hlo import Computation, Instruction, Module, Shape, StackFrame, opcodes, walk
 
 Place = tuple[object, ...]
 _SPMD = re.compile(r"_spmd(?:\.\w+)*$")
@@ -61,6 +61,8 @@ class Alignment:
         self.before, self.after = before, after
         self._of: dict[int, Instruction] = {}
         self._taken: set[int] = set()
+        self._numbers: dict[int, int] = {}  # equal for instructions that compute the same
+        self._tiles: dict[tuple[object, object], bool] = {}
         for whole, local in self._computations():
             self._align(whole, local)
 
@@ -102,9 +104,9 @@ class Alignment:
                 yield whole, local
 
     def _align(self, whole: Computation, local: Computation) -> None:
-        by_place: dict[tuple[str, Place], list[Instruction]] = defaultdict(list)
+        by_place: dict[tuple[str, Place], dict[int, Instruction]] = defaultdict(dict)
         for i in whole.instructions:
-            by_place[i.opcode, place(i.op_name, i.frames)].append(i)
+            by_place[i.opcode, place(i.op_name, i.frames)][i.index] = i
         parameters = {p.parameter_number: p for p in whole.parameters}
         for i in local.instructions:
             found: Instruction | None = None
@@ -113,7 +115,7 @@ class Alignment:
             elif i.opcode == "get-tuple-element" and i.operands:
                 found = self._element(i)
             elif i.op_name or i.opcode in _NAMELESS:
-                found = self._alike(i, by_place.get((i.opcode, place(i.op_name, i.frames)), []))
+                found = self._alike(i, by_place.get((i.opcode, place(i.op_name, i.frames)), {}))
             if found is None and i.opcode == "while":
                 found = self._windowed(i, by_place)
             if found is not None:
@@ -132,31 +134,32 @@ class Alignment:
         return None
 
     def _windowed(
-        self, loop: Instruction, by_place: dict[tuple[str, Place], list[Instruction]]
+        self, loop: Instruction, by_place: dict[tuple[str, Place], dict[int, Instruction]]
     ) -> Instruction | None:
         """The dot that became a loop of permutes and small dots."""
         at = place(loop.op_name, loop.frames)
-        dots = [i for op in _WINDOWED for i in by_place.get((op, at), ())]
+        dots = [i for op in _WINDOWED for i in by_place.get((op, at), {}).values()]
         given = {self._of[s.index].index for o in loop.operands for s in self.sources(o)}
         dots = [d for d in dots if any(o.index in given for o in d.operands)] or dots
         return dots[0] if len(dots) == 1 else None
 
-    def _alike(self, i: Instruction, candidates: list[Instruction]) -> Instruction | None:
-        fits = [c for c in candidates if _is_tile(i, c)]
-        if not fits or (len(fits) == 1 and i.opcode not in _GLUE):
-            return fits[0] if fits else None
+    def _alike(self, i: Instruction, candidates: dict[int, Instruction]) -> Instruction | None:
         given = [[self._of[s.index] for s in self.sources(o)] for o in i.operands]
+        users = (u for g in given[:1] for o in g for u in o.users)
+        near = {u.index: u for u in users if u.index in candidates}
         exact = [
-            c for c in fits if c.operands and all(
+            c for c in near.values() if self._is_tile(i.shape, c.shape) and all(
                 any(o is g for g in found) for o, found in zip(c.operands, given, strict=False)
             )
         ]  # fmt: skip
         if len(exact) == 1 and exact[0].index not in self._taken:
             return exact[0]
+        fits = [c for c in candidates.values() if self._is_tile(i.shape, c.shape)]
+        if not fits or (len(fits) == 1 and i.opcode not in _GLUE):
+            return fits[0] if fits else None
+        same = [{self.number(g) for g in found} for found in given]
         scores = [
-            sum(
-                any(_same(o, g) for g in found) for o, found in zip(c.operands, given, strict=False)
-            )
+            sum(self.number(o) in found for o, found in zip(c.operands, same, strict=False))
             for c in fits
         ]
         if i.opcode in _GLUE and not max(scores) and any(given):
@@ -165,29 +168,31 @@ class Alignment:
         # of several the first in program order not matched yet
         return next((c for c in best if c.index not in self._taken), best[0])
 
+    def number(self, i: Instruction) -> int:
+        """Equal for two ops that are the same or compute the same: of duplicates one is kept."""
+        if not self._numbers:
+            known: dict[object, int] = {}
+            for c in self.before.computations:
+                for x in c.instructions:  # operands come first
+                    key = (*_how(x), *(self._numbers[o.index] for o in x.operands))
+                    at = known.setdefault(key, x.index) if x.operands else x.index
+                    self._numbers[x.index] = at
+        return self._numbers[i.index]
 
-def _same(a: Instruction, b: Instruction, depth: int = 6) -> bool:
-    """Whether two ops are the same or compute the same: the partitioner keeps one of duplicates."""
-    if a is b:
-        return True
-    if not depth or a.opcode != b.opcode or a.shape != b.shape or not a.operands:
-        return False
-    if _how(a) != _how(b):  # two slices of one array are two values
-        return False
-    pairs = zip(a.operands, b.operands, strict=False)
-    return len(a.operands) == len(b.operands) and all(_same(x, y, depth - 1) for x, y in pairs)
+    def _is_tile(self, local: Shape, whole: Shape) -> bool:
+        """Whether ``local`` can be one device's part of ``whole``; tuples by element."""
+        known = self._tiles.get((local, whole))
+        if known is None:
+            ours, theirs = list(local.leaves()), list(whole.leaves())
+            known = self._tiles[local, whole] = len(ours) == len(theirs) and all(
+                len(a.dimensions) == len(b.dimensions)
+                and all(m <= n for m, n in zip(a.dimensions, b.dimensions, strict=True))
+                for a, b in zip(ours, theirs, strict=True)
+            )
+        return known
 
 
-def _how(i: Instruction) -> dict[str, str]:
-    """Attributes that decide what it computes; computations that it applies can be copies."""
-    return {k: v for k, v in i.attributes.items() if k not in _BESIDE}
-
-
-def _is_tile(local: Instruction, whole: Instruction) -> bool:
-    """Whether ``local`` can be one device's part of ``whole``; tuples are compared by element."""
-    ours, theirs = list(local.shape.leaves()), list(whole.shape.leaves())
-    return len(ours) == len(theirs) and all(
-        len(a.dimensions) == len(b.dimensions)
-        and all(m <= n for m, n in zip(a.dimensions, b.dimensions, strict=True))
-        for a, b in zip(ours, theirs, strict=True)
-    )
+def _how(i: Instruction) -> tuple[object, ...]:
+    """What decides what it computes of its operands; computations that it applies can be copies."""
+    kept = sorted((k, v) for k, v in i.attributes.items() if k not in _BESIDE)
+    return i.opcode, str(i.shape), tuple(kept)

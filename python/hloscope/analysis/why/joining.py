@@ -38,6 +38,8 @@ class Joining:
     def __init__(self, rows: Collectives, partitioned: Partitioned) -> None:
         self.rows, self.partitioned = rows, partitioned
         self._pool: dict[Key, list[Instruction]] = defaultdict(list)
+        self._known: dict[tuple[int, frozenset[int]], list[list[Instruction]]] = {}
+        self._steps_of: dict[tuple[str, str, object], list[Instruction]] = {}
         for i in partitioned.collectives:
             kind, groups = partitioned.kind(i), partitioned.groups[i.index]
             for k in REDUCTIONS if kind in REDUCTIONS else (kind,):
@@ -45,10 +47,15 @@ class Joining:
 
     def parts(self, row: Collective) -> list[list[Instruction]]:
         """One list per part; in a combined row each collective is in one part only."""
-        found = self._parts(row)
-        if len(found) == len(row.parts):
-            return [_of_array(one, p.shape, row) for one, p in zip(found, row.parts, strict=True)]
-        return found
+        key = row.index, self._exchanges.open
+        known = self._known.get(key)
+        if known is None:
+            known = self._parts(row)
+            if len(known) == len(row.parts):
+                pairs = zip(known, row.parts, strict=True)
+                known = [_of_array(one, p.shape, row) for one, p in pairs]
+            self._known[key] = known
+        return known
 
     def _parts(self, row: Collective) -> list[list[Instruction]]:
         if row.is_of_permutes:
@@ -134,6 +141,13 @@ class Joining:
 
     def _whole_of(self, row: Collective) -> list[Instruction]:
         """Collectives of the program that ``row`` can be a step of, by kind and devices."""
+        key = row.kind, row.network, row.groups.key if row.groups is not None else None
+        known = self._steps_of.get(key)
+        if known is None:
+            known = self._steps_of[key] = self._found_whole_of(row)
+        return known
+
+    def _found_whole_of(self, row: Collective) -> list[Instruction]:
         groups = [set(g) for g in row.groups.rows()] if row.groups is not None else []
         out = []
         for i in self.partitioned.collectives:

@@ -109,6 +109,11 @@ class Exchanges:
         self._before: dict[int, set[int]] = {}
         self._asked: set[int] = set()  # rows whose parts are being searched for
 
+    @property
+    def open(self) -> frozenset[int]:
+        """The rows that are being searched for, without which others are found meanwhile."""
+        return frozenset(self._asked)
+
     def parts(self, row: Collective) -> list[list[list[Instruction]]]:
         """For each part of the row, one list per array in it; [] for a part that was not found.
 

@@ -159,7 +159,7 @@ class Partitioned:
         left = axes - {a for a, _ in summed}
         if summed and left == axes:  # the result has their place
             needs = f"laid out as the partitioner chose, then {needs}"
-            left = {a for a, _ in summed} & self._cut(op)
+            left = self._cut(op) & {a for a, _ in summed}
         said += tuple((a, "result", op) for a in sorted(left))
         return [Cause(op, operand, had, needs, said, is_reduced=True)]
 
