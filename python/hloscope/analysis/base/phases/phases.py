@@ -123,7 +123,7 @@ def phases(module: Module) -> Phases:
     out = by_name[t.place]
     several = np.array([len(p) > 1 for p in said], bool)[t.place]
     _from_caller(t, out, is_path & ~several)
-    out = held_to_flow(t, out, FORWARD, BACKWARD)
+    out = _held_to_flow(t, out, is_path & ~several)
     if several.any():
         after = depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
         ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.place]
@@ -140,6 +140,39 @@ def phases(module: Module) -> Phases:
     out[~named & _holding_both(t, out)] = UNKNOWN
     sum_gradients(t, out)
     finish_sums(t, out)
+    return out
+
+
+def name_depth(op_name: str) -> tuple[int, bool]:
+    """How many derivatives hold an op as their forward pass, and whether one inside them has it
+    in its backward pass.
+
+    ``jvp(transpose(jvp()))/mul``, the gradient that a second derivative is taken of, is forward
+    of the outer derivative and backward of the inner: 1, True.
+    """
+    found = _DERIVATIVES.findall(op_name) if "jvp(" in op_name else []
+    forward = next((n for n, each in enumerate(found) if each.startswith("t")), len(found))
+    return forward, forward < len(found)
+
+
+_DERIVATIVES = re.compile(r"(?:^|(?<=[/(]))(?:transpose\((?:\w+\()*?jvp|transpose|jvp)\(")
+
+
+def _held_to_flow(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> Phases:
+    """The phases that data flow contradicts replaced, in each derivative by itself."""
+    each = [name_depth(n) for n in t.places]
+    around = np.array([n for n, _ in each], np.int64)[t.place]
+    late = np.array([is_late for _, is_late in each], bool)[t.place]
+    inner = around[late].max(initial=0)
+    for level in range(inner + 1):
+        at_level = out.copy()
+        at_level[(around > level) & late & (out != UNKNOWN)] = FORWARD
+        if level:
+            at_level[around < level + ~late] = UNKNOWN
+        outside = is_path & np.isin(at_level, (UNKNOWN, OPTIMISER)) & ~(late & (around < level))
+        held = held_to_flow(t, at_level, FORWARD, BACKWARD, outside)
+        changed = held != at_level
+        out = np.where(changed, held, out).astype(np.uint8)
     return out
 
 
