@@ -31,6 +31,40 @@ ENTRY %main (x: f32[512,1024], w: f32[1024,1024]) -> f32[512,1024] {
 """  # noqa: E501
 
 
+# Of two branches the product takes longest on a chip of few FLOPs per byte, the other on the rest.
+BRANCHED = """HloModule jit_step, is_scheduled=true, num_partitions=16
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+%product (p: (bf16[4096,4096], f32[130000000])) -> f32[4096,4096] {
+  %p = (bf16[4096,4096]{1,0}, f32[130000000]{0}) parameter(0)
+  %m = bf16[4096,4096]{1,0} get-tuple-element(%p), index=0
+  ROOT %dot = f32[4096,4096]{1,0} dot(%m, %m), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(step)/dot" source_file="step.py" source_line=7}
+}
+
+%stream (q: (bf16[4096,4096], f32[130000000])) -> f32[4096,4096] {
+  %q = (bf16[4096,4096]{1,0}, f32[130000000]{0}) parameter(0)
+  %v = f32[130000000]{0} get-tuple-element(%q), index=1
+  %zero = f32[] constant(0)
+  %total = f32[] reduce(%v, %zero), dimensions={0}, to_apply=%sum, metadata={op_name="jit(step)/sum" source_file="step.py" source_line=9}
+  %all = f32[] all-reduce(%total), replica_groups=[2,8]<=[16], use_global_device_ids=true, channel_id=1, to_apply=%sum
+  ROOT %full = f32[4096,4096]{1,0} broadcast(%all), dimensions={}
+}
+
+ENTRY %main (which: pred[], x: bf16[4096,4096], y: f32[130000000]) -> f32[4096,4096] {
+  %which = pred[] parameter(0)
+  %x = bf16[4096,4096]{1,0} parameter(1)
+  %y = f32[130000000]{0} parameter(2)
+  %both = (bf16[4096,4096]{1,0}, f32[130000000]{0}) tuple(%x, %y)
+  ROOT %either = f32[4096,4096]{1,0} conditional(%which, %both, %both), true_computation=%product, false_computation=%stream
+}
+"""  # noqa: E501
+
+
 def figures(block: bytes) -> dict[str, Any]:
     """Columns, with texts as texts, and the keys of extras and summary."""
     header, columns = decode(block)
@@ -45,8 +79,11 @@ def figures(block: bytes) -> dict[str, Any]:
 
 @pytest.mark.parametrize("chip", ["tpu-v5e", "tpu-v5p", "h100", "cpu"])
 @pytest.mark.parametrize("own", ["", "tpu-v6e"])
-def test_a_chips_block_over_the_analyses_is_the_analyses_of_that_chip(chip: str, own: str) -> None:
-    module = hs.read(STEP).module
+@pytest.mark.parametrize("program", [STEP, BRANCHED], ids=["step", "branched"])
+def test_a_chips_block_over_the_analyses_is_the_analyses_of_that_chip(
+    chip: str, own: str, program: str
+) -> None:
+    module = hs.read(program).module
     target = Target(hardware=own)
     shown = figures(build_analyses(module, target))
     block = build_for_chip(module, target, chip)
@@ -59,6 +96,15 @@ def test_a_chips_block_over_the_analyses_is_the_analyses_of_that_chip(chip: str,
     for name, values in wanted.items():
         np.testing.assert_equal(shown[name], values, err_msg=name)
     assert len(block) < len(build_analyses(module, target))
+
+
+def test_another_chip_takes_the_branch_that_takes_longest_there() -> None:
+    module = hs.read(BRANCHED).module
+    own = figures(build_analyses(module, Target(hardware="tpu-v6e")))
+    other = figures(build_for_chip(module, Target(hardware="tpu-v6e"), "tpu-v5p"))
+    named = {i.name: i.index for i in module.instructions}
+    for name, runs in (("dot", (0, 1)), ("total", (1, 0))):
+        assert (own["cost.runs"][named[name]], other["cost.runs"][named[name]]) == runs
 
 
 def test_likely_chips_are_of_the_programs_platform_and_link_all_its_devices() -> None:

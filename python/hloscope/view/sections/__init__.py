@@ -45,5 +45,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("moves", moves.add),
 )
 
-# Those whose figures depend on the chip: all that a block for another chip holds.
-OF_CHIP = tuple((n, add) for n, add in SECTIONS if n in ("cost", "timeline", "findings", "moves"))
+# Those whose figures depend on the chip: all that a block for another chip holds. Of a conditional
+# the branch counts that takes most time on it, so figures of lines depend on it, too.
+_OF_CHIP = ("cost", "timeline", "findings", "moves", "source")
+OF_CHIP = tuple((n, add) for n, add in SECTIONS if n in _OF_CHIP)
