@@ -309,7 +309,7 @@ def test_matmuls_in_wide_types() -> None:
     assert figures(cap, "wide-matmul") == [(0.5, 64.0, None, "a")]
     found = only(cap, "wide-matmul")
     assert found.title == "100 % of the matmul FLOPs run in f32; bf16 would be 2× as fast"
-    assert found.evidence == "268 MFLOP in 1 operations: %a"
+    assert found.evidence == "268 MFLOP in 1 operation: %a"
     assert found.advice.startswith("cast the operands to bf16")
     found = only(dots(dot("a", more=HIGHEST)), "wide-matmul")
     assert found.title.endswith("run in f32, highest precision; bf16 would be 4× as fast")
@@ -406,7 +406,7 @@ def test_matmuls_that_only_read() -> None:
     )
     assert found.evidence == (
         "rows × columns × contracted = 8×1024×1024: with 8 rows the multiplication is 4 ms and"
-        " reading the operands 2.03 s (%a)"
+        " moving the operands and the result 2.03 s (%a)"
     )
     assert (found.share, found.seconds) == (1.0, pytest.approx(took - needed))
     # columns or what is contracted may be few as well
@@ -420,7 +420,7 @@ def test_matmuls_that_only_read() -> None:
     assert found.evidence.startswith(
         "most time in rows × columns × contracted = 8×1024×1024: with 8 rows"
     )
-    assert found.evidence.endswith("reading the operands 4.06 s (%a, %c)")
+    assert found.evidence.endswith("moving the operands and the result 4.06 s (%a, %c)")
     assert [i.name for i in found.instructions] == ["b", "a", "c"]
     assert found.seconds == pytest.approx(3 * took + 2 + 1 / 64 - 4 * needed, abs=0.04)
 

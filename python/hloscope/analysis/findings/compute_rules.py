@@ -66,7 +66,7 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             "wide-matmul",
             f"{percent(share_of_work)} of the matmul FLOPs run in {dtype.replace(':', ', ')}"
             + (f" precision{faster}" if ":" in dtype else faster),
-            f"{quantity(flops, 'FLOP')} in {len(rows):,} operations:"
+            f"{quantity(flops, 'FLOP')} in {len(rows):,} operation{'s' * (len(rows) > 1)}:"
             f" {names([cost.module.instructions[n] for n in rows])}",
             "cast the operands to bf16 (with preferred_element_type=jnp.float32 to keep the sum"
             " exact), or lower jax.default_matmul_precision, where the result allows it"
@@ -134,10 +134,14 @@ def _is_float(shape: Shape, types: tuple[str, ...]) -> bool:
     return shape.element_type in types
 
 
-# What XLA turns into matmuls in a precision of its own, which users cannot choose.
+# What XLA or jax turns into matmuls in a precision of its own, which users cannot choose: the last
+# part of a name, within any derivative, or the jitted function of jax that a matmul is in.
+_FOURIER_OR_SOLVER = (
+    r"fft|ifft|rfft|irfft|triangular_solve|cholesky|qr|eigh?|svd|householder_product"
+)
 _OTHERS = re.compile(
-    r"(?:^|/)(?:jit\(|_)*(?:fft|ifft|rfft|irfft|cum\w+|reduce_window\w*|triangular_solve|cholesky|lu|"
-    r"qr|eigh?|svd|householder_product|inv|solve)\)*$"
+    rf"(?:^|/)(?:\w+\(|_)*(?:{_FOURIER_OR_SOLVER}|cum\w+|reduce_window\w*|lu|inv|solve)\)*$"
+    rf"|(?:^|[/(])jit\(_?(?:{_FOURIER_OR_SOLVER})\)+/"
 )
 
 
@@ -156,7 +160,7 @@ def _widened(facts: Facts) -> bool:
 
 
 def idle_matmuls(facts: Facts) -> Iterator[Finding]:
-    """Matmuls too thin for the chip: reading their operands takes longer than multiplying."""
+    """Matmuls too thin for the chip: moving operands and results takes longer than multiplying."""
     cost = facts.cost
     chip, seconds = cost.hardware, facts.seconds
     if chip is None or seconds is None or not facts.total_seconds or facts.on_host:
@@ -168,9 +172,15 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             groups[dims].append(cost.module.instructions[n])
     thin: dict[tuple[int, str], list[_Thin]] = defaultdict(list)
     for dims, rows in groups.items():
-        # All operands are read from main memory once, prefetched or not.
-        read = sum(_read(facts, i) for i in rows) / chip.memory_bandwidth
-        took = max(float(read), float(sum(seconds[i.index] for i in rows)))
+        # What the multiplication moves, of all that its fusion does: an optimiser's update reads
+        # far more than the gradient in it.
+        took = sum(
+            min(
+                max(_read(facts, i) / chip.memory_bandwidth, float(seconds[i.index])),
+                _of_product(i) * float(facts.runs[i.index]) / chip.memory_bandwidth,
+            )
+            for i in rows
+        )
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
         rate = chip.matmul_rate(cost.matmul_dtype[rows[0].index]) or float("nan")
         if flops / rate < limits.IDLE_RATE * took:
@@ -196,8 +206,8 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             f" ({percent(share)} of the modelled step) use{'' if len(rows) > 1 else 's'} at most"
             f" {percent(needed / took)} of the matrix unit",
             f"{'most time in ' if len(found) > 1 else ''}rows × columns × contracted = {shape}:"
-            f" with {least:,} {what} the multiplication is {duration(most.needed)} and reading"
-            f" the operands {duration(most.took)} ({names(most.rows)})",
+            f" with {least:,} {what} the multiplication is {duration(most.needed)} and moving the"
+            f" operands and the result {duration(most.took)} ({names(most.rows)})",
             "batch more rows into one product (larger batch, several heads or experts at once)"
             if _could_be_more(facts, most.rows[0], what)
             else "",
@@ -226,6 +236,22 @@ class _Thin(NamedTuple):
     rows: list[Instruction]
     needed: float  # seconds of the multiplications at the chip's peak
     took: float
+
+
+def _of_product(i: Instruction) -> int:
+    """Bytes of what is multiplied, as it is stored, and of the product, if only that is written."""
+    if i.opcode != "fusion":
+        return sum(o.shape.byte_size for o in i.operands) + i.shape.byte_size
+    dot = next(x for x in i.called_computations[0].instructions if x.opcode in _MATMUL)
+    made, todo = set[Instruction](), list(dot.operands)
+    while todo:
+        if (x := todo.pop()) not in made:
+            made.add(x)
+            todo += x.operands
+    given = zip(i.called_computations[0].parameters, i.operands, strict=True)
+    read = sum(o.shape.byte_size for p, o in given if p in made)
+    written = [s.byte_size for s in i.shape.leaves() if s.elements >= dot.shape.elements]
+    return read + (written[0] if len(written) == 1 else 0)
 
 
 def _read(facts: Facts, i: Instruction) -> float:

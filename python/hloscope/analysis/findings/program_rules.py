@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction
+from ...hlo import Instruction, opcodes
 from ..base.operands import source_of
 from ..cost.moves import moves
-from ..grouping.layers.layers import layers
+from ..grouping.layers.layers import Run, layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, compiler_messages
 from . import limits
@@ -86,8 +86,8 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
         # A tree of collectives or a solver's sweep repeats too, but is not a layer.
         if not (facts.cost.matmul_flops[[s[0] for s in run.stack.spine]] > 0).any():
             continue
-        first = t.instructions[run.stack.spine[0][0]]
-        stacks.setdefault(tuple(sorted(run.identity)), (run.name, first))
+        for numbers, first in _alike(facts, run):
+            stacks.setdefault(numbers, (run.name, first))
     for numbers, (name, first) in stacks.items():
         inside = np.isin(found.layer, numbers)
         total = int(held[inside].sum())
@@ -112,6 +112,28 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _alike(facts: Facts, run: Run) -> Iterator[tuple[tuple[int, ...], Instruction]]:
+    """(the layers, a product of the first) of those whose matmuls have the same shapes.
+
+    Levels of a network are layers of one function too, but no scan runs over arrays of several
+    shapes.
+    """
+    instructions = facts.table.instructions
+    by_shapes: dict[tuple[tuple[tuple[int, ...], ...], ...], dict[int, Instruction]] = {}
+    for number, rows in zip(run.identity, zip(*run.stack.spine, strict=True), strict=True):
+        shapes = tuple(_multiplied(instructions[r]) for r in rows)
+        by_shapes.setdefault(shapes, {})[number] = instructions[rows[0]]
+    for layers_of in by_shapes.values():
+        yield tuple(sorted(layers_of)), next(iter(layers_of.values()))
+
+
+def _multiplied(i: Instruction) -> tuple[tuple[int, ...], ...]:
+    """The dimensions of what is multiplied, of an instruction or within its fusion."""
+    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
+    shapes = (o.shape for x in inside if x.opcode in opcodes.PRODUCTS for o in x.operands[:2])
+    return tuple(tuple(sorted(d for d in s.dimensions if d > 1)) for s in shapes)
 
 
 def _held(facts: Facts) -> npt.NDArray[np.int64]:
