@@ -84,6 +84,15 @@ describe("what costs most", () => {
   it("adds up time on the wire and time waited, apart", () => {
     expect(costs("a").transferTime([0, 2])).toEqual({ wire: 12, waited: 3 });
   });
+  it("gives no range of seconds once the chip is edited: it was of the published figures", () => {
+    const of = costs("a");
+    of.extras.ranges = { flops: [1, 2], seconds: [3, 4] };
+    expect(of.ranges).toEqual({ flops: [1, 2], seconds: [3, 4] });
+    of.setChip({ ...(of.chip as Chip), memoryBandwidth: 7 });
+    expect(of.ranges).toEqual({ flops: [1, 2] });
+    of.setChip(of.extras.hardware[0]);
+    expect(of.ranges).toEqual({ flops: [1, 2], seconds: [3, 4] });
+  });
   it("counts wire bytes of branches by those that send most, times what was edited", () => {
     const found = costs("a");
     expect([...found.wireBytes]).toEqual([0, 0, 330, 0]);

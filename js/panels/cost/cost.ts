@@ -99,7 +99,7 @@ function totals(ctx: PanelContext, costs: Costs): HTMLElement {
     ? note("A loop's trip count is unknown: it counts once.")
     : null;
   const out = h("div", { class: "totals" }, facts(rows));
-  const ranges = Object.entries(costs.extras.ranges);
+  const ranges = Object.entries(costs.ranges);
   if (ranges.length) {
     const each = ranges.map(([name, [least, most]]) => {
       const [unit, said] = FIGURES_OF_BRANCHES[name] ?? ["", name];

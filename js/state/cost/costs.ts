@@ -103,6 +103,11 @@ export class Costs {
   get isEdited(): boolean {
     return this.chipIsEdited || this.trips.some((n) => n !== 1);
   }
+  /** What branches of conditionals leave open; edited, not of seconds: Python's were of other ones. */
+  get ranges(): CostExtras["ranges"] {
+    const { seconds, ...others } = this.extras.ranges;
+    return this.isEdited || !seconds ? others : { ...others, seconds };
+  }
   get allTrips(): readonly number[] {
     return this.trips;
   }
