@@ -74,7 +74,7 @@ class Collective(Row):
     executions_a_trip: int = 1  # … in one trip of each loop of unknown trip count around it
     branches: Path = ()  # branches of conditionals around it, outermost first
     ruled: tuple[StackFrame, ...] = ()  # the rule of a derivative that asks for it by name
-    by_card: AskedLines | None = None  # the lines of all rows by their cards, where known
+    _by_card: AskedLines | None = None  # the lines of all rows by their cards, where known
     network: str = ""  # "ici" or "dcn" in a program over several TPU slices, else ""
     may_not_run: bool = False  # a loop of unknown trip count around it may run 0 times
 
@@ -137,12 +137,12 @@ class Collective(Row):
 
         Figures do not depend on it: the cards of all rows are made when the first is asked.
         """
-        return self.ruled if self.by_card is None else self.by_card.of(self.index)
+        return self.ruled if self._by_card is None else self._by_card.of(self.index)
 
     @property
     def inferred(self) -> str:
         """How its line was inferred if neither XLA nor its card gives one, or ''."""
-        return self.guessed if self.by_card is None or not self.asked else ""
+        return self.guessed if self._by_card is None or not self.asked else ""
 
     @property
     def source(self) -> StackFrame | None:

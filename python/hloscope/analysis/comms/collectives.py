@@ -241,7 +241,7 @@ def _placed(module: Module, target: Target) -> Collectives:
     if target.asked_lines is None or target.before_partitioning is None or not found.rows:
         return found
     asked = AskedLines(module, target)
-    return replace(found, rows=tuple(replace(row, by_card=asked) for row in found.rows))
+    return replace(found, rows=tuple(replace(row, _by_card=asked) for row in found.rows))
 
 
 @per_devices
