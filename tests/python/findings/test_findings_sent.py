@@ -262,7 +262,7 @@ def small(count: int, elements: int, kind: str = "all-reduce", after: int = 0) -
 def test_small_sums_are_worth_one_from_eight_on() -> None:
     cap = small(8, 1 << 14)  # 64 KiB each: 1 s and a sixteenth, and an eighth to negate it
     found = only(cap, "tiny-collectives")
-    assert found.title == "8 all-reduces of 64 KiB or so over one group of 2 could be one"
+    assert found.title == "8 all-reduces of 64 KiB over one group of 2 could be one"
     assert found.evidence == "none needs the result of another: %r0, %r1, %r2 and 5 more"
     saved = 7 * 1.0625
     assert (found.seconds, found.bytes) == (saved, None)
@@ -272,6 +272,11 @@ def test_small_sums_are_worth_one_from_eight_on() -> None:
         assert of(none, "tiny-collectives") == ()
     assert len(only(small(9, 1 << 14, after=1), "tiny-collectives").instructions) == 8
     assert of(small(8, 64, "collective-permute"), "tiny-collectives") == ()
+    sums = [f"%r{k} = f32[{8 << k}]{{0}} all-reduce(%p{k}), {SUMMED}" for k in range(8)]
+    given = [f"%p{k} = f32[{8 << k}]{{0}} parameter({k})" for k in range(8)]
+    last = "ROOT %o = (f32[8]{0}, f32[1024]{0}) tuple(%r0, %r7)"
+    found = only(program("\n".join([*given, *sums, last])), "tiny-collectives")
+    assert found.title == "8 all-reduces of 32 B to 4 KiB over one group of 2 could be one"
 
 
 def test_of_combined_sums_each_part_is_small_or_not() -> None:
@@ -284,7 +289,7 @@ def test_of_combined_sums_each_part_is_small_or_not() -> None:
         return program("\n".join(lines))
 
     found = only(combined(1 << 14), "tiny-collectives")
-    assert found.title == "8 all-reduces of 128 KiB or so over one group of 2 could be one"
+    assert found.title == "8 all-reduces of 128 KiB over one group of 2 could be one"
     assert of(combined((1 << 14) + 1), "tiny-collectives") == ()
 
 

@@ -116,12 +116,12 @@ def tiny(facts: Facts) -> Iterator[Finding]:
         return
     groups: dict[tuple[str, str, int], list[Collective]] = defaultdict(list)
     for row in facts.collectives:
-        each = row.payload_bytes // max(1, len(row.parts))
+        part = row.payload_bytes // max(1, len(row.parts))
         known = KINDS.get(row.kind)
         if (
             known is not None
             and known.pattern in ("ring", "exchange")
-            and 0 < each <= limits.TINY_TRANSFER
+            and 0 < part <= limits.TINY_TRANSFER
         ):
             key = (row.kind, row.axes_or_groups, row.instruction.computation.index)
             groups[key].append(row)
@@ -131,11 +131,12 @@ def tiny(facts: Facts) -> Iterator[Finding]:
             continue
         seconds = facts.waited(m for row in free for m in row.members) or 0.0
         saved = seconds * (1 - 1 / len(free))
+        sizes = sorted({row.payload_bytes for row in free})
+        each = size(sizes[0]) + (f" to {size(sizes[-1])}" if len(sizes) > 1 else "")
         frame, inferred = facts.line(free[0].anchor)
         yield Finding(
             "tiny-collectives",
-            f"{len(free):,} {free[0].kind}s of {size(free[0].payload_bytes)} or so"
-            f" {over(free[0])} could be one",
+            f"{len(free):,} {free[0].kind}s of {each} {over(free[0])} could be one",
             f"none needs the result of another: {names([row.instruction for row in free])}",
             "stack or concatenate the small arrays and communicate once",
             saved / facts.total_seconds,
