@@ -199,3 +199,36 @@ def test_what_jax_traced_for_another_program_has_none_of_its_calls() -> None:
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
     hs.capture(other, key, exact=False, provenance=False)
     assert not any("other" in name for name in outline(dump(mine, PARAMS, key)))
+
+
+@BOTH
+def test_layers_that_are_computed_again_are_in_the_forward_pass(read: Any) -> None:
+    def deep(params: Any, x: jax.Array) -> jax.Array:
+        for p in params["layers"]:
+            x = jax.checkpoint(layer)(p, x)
+        return x @ params["out"]
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        return jnp.square(deep(params, x)).mean()
+
+    def step(params: Any, x: jax.Array) -> Any:
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss)(params, x))
+
+    found = read(step, PARAMS, w(24, 32))
+    tree = group_tree(found)
+    of_fold = {
+        tree.label[p].partition(" ")[0]
+        for fold in folds(found, tree).folds
+        for g in fold.members[:1]
+        if fold.label.startswith("layer")
+        for p in _all_around(tree, g)
+    }
+    assert {"forward", "backward", "deep"} <= of_fold
+
+
+def _all_around(tree: GroupTree, g: int) -> list[int]:
+    out = []
+    while g > 0:
+        g = around(tree, g)
+        out.append(g)
+    return out

@@ -145,6 +145,7 @@ class _Builder:
             return None
         self.stacks = [s for s in stacks if s[0]]
         self._without_others(own)
+        own = self._whole(own)
         around = self._around(own)
         scopes = [_scopes(n, self._functions()) for n in t.places]
         keys: dict[Key, int] = {}
@@ -160,7 +161,8 @@ class _Builder:
         if len({p for p in merged if p}) < 2:
             return None
         by_optimizer = np.array([updates[f] for f in ids], bool)
-        root = next((s[around - 1].name for s, _ in self.stacks if len(s) >= around > 0), "")
+        used = (self.stacks[k][0] for k in np.unique(own[own >= 0]).tolist())
+        root = next((s[around - 1].name for s in used if len(s) >= around > 0), "")
         places = {at: n for n, at in enumerate(dict.fromkeys(at for _, at in self.stacks), 1)}
         self.place = np.array(
             [places[self.stacks[k][1]] if k >= 0 else 0 for k in own.tolist()], np.int64
@@ -224,6 +226,54 @@ class _Builder:
         if len(numbers) > 1:
             most = np.bincount(root).argmax()
             own[known[root != most]] = -1
+
+    def _whole(self, own: Ints) -> Ints:
+        """``own`` with whole stacks for those in which the jitted function is missing.
+
+        The trace of what ``jax.checkpoint`` wraps is evaluated elsewhere: the forward pass of
+        ``block`` seems to be called where the step is. Such a piece is where whole stacks have its
+        outermost call. What was called on another line than the step is of another program.
+        """
+        jitted = self.module.name.removeprefix("jit_").removeprefix("pmap_")
+        at = Counter(
+            stack[: n + 1] for stack, _ in self.stacks
+            for n, c in enumerate(stack) if c.name == jitted
+        )  # fmt: skip
+        if not at:
+            return own
+        root, _ = at.most_common(1)[0]
+        n = len(root)
+        begun: dict[tuple[str, str], dict[Stack, None]] = defaultdict(dict)
+        for stack, _ in self.stacks:
+            if stack[:n] == root:
+                for k, c in enumerate(stack[n:], n):
+                    begun[c.file, c.function].setdefault(stack[: k + 1])
+        known = {place: k for k, place in enumerate(self.stacks)}
+        moved: dict[int, int] = {}
+        for k, (stack, line) in enumerate(list(self.stacks)):
+            if stack[: n - 1] != root[:-1] or len(stack) < n or stack[:n] == root:
+                continue
+            piece = stack[n - 1 :]
+            if piece[0].at != root[-1].at:
+                moved[k] = -1
+                continue
+            found = list(begun[piece[0].file, piece[0].function])
+            if len(found) == 1:
+                whole = found[0] + piece[1:]
+            else:
+                first = TracedCall(piece[0].file, piece[0].function, (0, 0))
+                whole = (*(_shared(found) or root), first, *piece[1:])
+            place = (whole, line)
+            if place not in known:
+                known[place] = len(self.stacks)
+                self.stacks.append(place)
+            moved[k] = known[place]
+        if not moved:
+            return own
+        to = np.arange(len(self.stacks) + 1)
+        to[-1] = -1
+        to[list(moved)] = list(moved.values())
+        return np.asarray(to[own])
 
     def _functions(self) -> frozenset[str]:
         names = {c.function.rpartition(".")[2] for s, _ in self.stacks for c in s}
@@ -411,6 +461,19 @@ class _Builder:
 
 
 _PASSES = (IN_FORWARD, IN_BACKWARD, REMATERIALISED)
+
+
+def _shared(stacks: list[Stack]) -> Stack:
+    """The calls around all of these."""
+    if not stacks:
+        return ()
+    first, last = min(stacks, key=_order), max(stacks, key=_order)
+    n = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[: min(n, len(first) - 1, len(last) - 1)]
+
+
+def _order(stack: Stack) -> list[tuple[str, str, tuple[int, int], int]]:
+    return [(c.file, c.function, c.at, c.number) for c in stack]
 
 
 def _trie(paths: list[Path]) -> list[Path]:
