@@ -166,14 +166,14 @@ export class Engine {
   }
   private search(): Scene {
     let best: { openness: Openness; fit: number; shape: Shape } | null = null;
-    search: for (const shape of SHAPES) {
-      this.shape = shape;
-      let before = -1;
-      for (const budget of BUDGETS) {
-        const openness = openDefault(this.tree, this.flow, this.weight, budget);
-        const opened = openness.open.reduce((sum, o) => sum + o, 0);
-        if (opened === before) continue;
-        before = opened;
+    let before = -1;
+    search: for (const budget of BUDGETS) {
+      const openness = openDefault(this.tree, this.flow, this.weight, budget);
+      const opened = openness.open.reduce((sum, o) => sum + o, 0);
+      if (opened === before) continue;
+      before = opened;
+      for (const shape of SHAPES) {
+        this.shape = shape;
         const whole = this.fitOf(openness);
         // Too much to take in at once counts as too small to read.
         const crowd = Math.max(1, this.shown / MOST_BOXES, this.arrows / MOST_ARROWS);
