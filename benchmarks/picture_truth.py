@@ -78,22 +78,28 @@ class Oracle:
     def __init__(self, module: Any, flops: dict[int, float]) -> None:
         self.module, self.flops = module, flops
         frames, ids = module.source_frames()
-        stacks: dict[int, tuple[frozenset[str], frozenset[str], bool]] = {}
+        stacks: dict[int, tuple[frozenset[str], frozenset[str], bool, bool]] = {}
+        jitted = module.name.removeprefix("jit_")
+        whole = any(f.function == jitted for k in set(ids) for f in frames.stack(k))
         entry = module.entry.parameters if module.entry is not None else ()
         given = " ".join(p.metadata.op_name for p in entry if p.metadata)
         self.arguments = {clean(w) for w in re.findall(r"[A-Za-z_]\w*", given)}
         self.names: list[frozenset[str]] = []
         self.functions: list[frozenset[str]] = []
         self.passes: list[str] = []
+        self.pieces: list[bool] = []  # jax evaluated a trace elsewhere: callers are missing
         for i in module.instructions:
             frame = ids[i.index]
             if frame not in stacks:
-                stacks[frame] = self._of_stack(frames.stack(frame))
-            names, functions, update = stacks[frame]
+                stack = frames.stack(frame)
+                cut = whole and bool(stack) and not any(f.function == jitted for f in stack)
+                stacks[frame] = (*self._of_stack(() if cut else stack), cut)
+            names, functions, update, cut = stacks[frame]
             op = i.metadata.op_name if i.metadata else ""
             scopes = {clean(w) for w in re.split(r"[/()]", op)}
             self.names.append(names | scopes | {clean(i.opcode)})
             self.functions.append(functions)
+            self.pieces.append(cut)
             self.passes.append(
                 "backward" if "transpose(" in op else "forward" if "jvp(" in op
                 else "optimizer" if update else ""
@@ -118,7 +124,7 @@ class Oracle:
 
     def known(self, row: int) -> bool:
         i = self.module.instructions[row]
-        named = i.metadata is not None and "/" in i.metadata.op_name
+        named = i.metadata is not None and "/" in i.metadata.op_name and not self.pieces[row]
         return i.opcode not in _SILENT and bool(self.functions[row] or named)
 
     def holds(self, row: int, word: str) -> bool:
@@ -129,9 +135,11 @@ class Oracle:
             return mine == word or (word == "optimizer" and mine == "") or (
                 word == "forward" and mine == ""
             )  # fmt: skip
-        if set(word.split()) <= self.arguments | NEUTRAL:  # says which weights, not whose code
-            return True
-        return any(word == n or (len(word) > 3 and word in n) for n in self.names[row])
+        said = self.arguments | NEUTRAL  # arguments say which weights, not whose code
+        parts = [p for p in word.split() if p not in said]
+        names = self.names[row]
+        found = [any(p == n or (len(p) > 3 and p in n) for n in names) for p in (word, *parts)]
+        return found[0] or all(found[1:])
 
 
 def words_of(label: str) -> list[str]:
@@ -211,10 +219,17 @@ class Picture:
                 and self.module.instructions[item["instruction"]].opcode != "while"
             ):
                 continue  # an operation's box says which operation it is
+            if "instruction" not in item and self._is_component(item["groups"][0]):
+                continue  # and so does one of several
             true, work = self.share(item["label"], rows)
             if true < TRUE:
                 out.append(f"{item['label']!r}: {true:.0%} true, {work:.0%} of FLOPs")
         return out
+
+    def _is_component(self, group: int) -> bool:
+        from hloscope.analysis.grouping.groups import KINDS
+
+        return KINDS[int(self.tree.kind[group])] == "component"
 
     def majors(self) -> list[str]:
         """Functions of over a tenth of the work after which no group is named."""

@@ -215,30 +215,61 @@ export class Engine {
     for (let e = 0; e < count; e++) if (pointOffsets[e + 1] > pointOffsets[e]) this.arrows++;
     return Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
   }
-  /** Opens the largest groups that still let everything fit at that scale. */
+  /**
+   * Opens the largest groups, and one member of the largest folds, that still let everything fit at
+   * that scale.
+   */
   private fillPane(scale: number): void {
-    const tried = new Set<number>();
+    const tried = new Set<number>(); // nodes, and folds of which one member is enough
     const working = worthOf(this.tree, this.tree.root) > 0;
     const tries = this.model.instruction.count > HUGE ? 3 : TRIES;
     for (let turn = 0; turn < tries; turn++) {
       const projection = this.projected(this.openness);
       let largest = -1;
+      let most = 0;
       for (let item = 1; item < projection.nodes.length; item++) {
         const node = projection.nodes[item];
-        if (projection.kind[item] !== ItemKind.Closed || tried.has(node)) continue;
-        const worth = worthOf(this.tree, node);
+        const isStack = node >= this.tree.stacks;
+        if (projection.kind[item] !== (isStack ? ItemKind.Stack : ItemKind.Closed)) continue;
+        if (tried.has(this.onceOf(node))) continue;
+        const members = isStack ? this.membersOf(projection, item) : [node];
+        const worth = members.reduce((sum, v) => sum + worthOf(this.tree, v), 0);
         if (working && worth < WORTH_OPENING) continue;
-        if (largest < 0 || worth > worthOf(this.tree, largest)) largest = node;
-        else if (!working && this.weight[node] > this.weight[largest]) largest = node;
+        const heavier = !working && largest >= 0 && this.weight[node] > this.weight[largest];
+        if (largest < 0 || worth > most || heavier) {
+          largest = node;
+          most = worth;
+        }
       }
       if (largest < 0) break;
-      tried.add(largest);
+      tried.add(this.onceOf(largest));
       const next = this.openness.copy();
-      next.open[largest] = 1;
+      if (largest >= this.tree.stacks) this.openFirst(next, largest);
+      else next.open[largest] = 1;
       if (this.fitOf(next) >= scale && this.shown <= MOST_BOXES && this.arrows <= MOST_ARROWS) {
         this.openness = next;
       }
     }
+  }
+  /** What is tried once: a node, or a fold as a negative number. */
+  private onceOf(node: number): number {
+    const { stacks, foldAt } = this.tree;
+    return node < stacks ? node : -1 - foldAt[node - stacks];
+  }
+  private membersOf(projection: Projection, item: number): number[] {
+    const { tree } = this;
+    const { values } = this.model.fold.members;
+    const out: number[] = [];
+    for (let p = projection.nodes[item] - tree.stacks; p < projection.stackEnd[item]; p++) {
+      out.push(tree.node(values[p]));
+    }
+    return out;
+  }
+  /** Shows the first member of a stack by itself, open. */
+  private openFirst(openness: Openness, stack: number): void {
+    const position = stack - this.tree.stacks;
+    openness.loose[position] = 1;
+    openness.open[this.tree.node(this.model.fold.members.values[position])] = 1;
   }
 
   rebuild(): Scene {

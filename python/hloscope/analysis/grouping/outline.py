@@ -28,6 +28,7 @@ from ..base.phases.phases import FORWARD as IN_FORWARD
 from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, per_module, table
 from .call_tree import AT_LINE, CallTree, call_tree, label
+from .inside_calls import move_inside_calls
 from .instances import Instances
 from .layers.layers import Layers, Run, layers
 from .layers.repeats import Graph
@@ -103,15 +104,16 @@ class _Composer:
         self._to_its_pass(scope)
         hoist(t, self.own, scope, self.paths, combined, (flags(self.module) & INLINE) != 0)
         sink(t, self.own, scope, self.paths)
+        place = np.where(self.tree.path >= 0, self.tree.place, 0)
         if not self.tree.exact:
-            self._tell_calls_apart(scope)
+            self._tell_calls_apart(scope, place)
+        move_inside_calls(t, scope, self.paths, self.product, place)
         known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
         loops = np.zeros(len(scope), bool)
         return Outline(known, loops, {}, True, self.tree.differentiated)
 
-    def _tell_calls_apart(self, scope: Ints) -> None:
+    def _tell_calls_apart(self, scope: Ints, place: Ints) -> None:
         t = self.t
-        place = np.where(self.tree.path >= 0, self.tree.place, 0)
         caller, roles = t.caller()
         fusion = t.by_opcode(lambda o: o == "fusion", bool)
         open_ones = [
