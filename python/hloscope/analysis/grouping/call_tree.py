@@ -69,6 +69,8 @@ AROUND_ALL = 0.97
 A_PASS = 0.1
 
 OPTIMIZER_PACKAGES = ("optax",)
+# Packages whose functions wrap the person's.
+MODULE_PACKAGES = ("jax", "flax", "equinox", "haiku")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class CallTree:
     root: str
     differentiated: dict[Path, str]
     by_optimizer: Mask
+    library: list[str]  # the library's function that the person called on that line; "" for none
     exact: bool  # whether a capture knows the calls
 
 
@@ -132,10 +135,10 @@ class _Builder:
         stacks: dict[Place, int] = {((), (0, 0)): -1}
         of_frame: dict[int, int] = {0: -1}
         updates: dict[int, bool] = {0: False}
+        helpers: dict[int, str] = {0: ""}
         for frame in set(ids):
-            place, is_update = _stack(frames, frame)
+            place, updates[frame], helpers[frame] = _stack(frames, frame)
             of_frame[frame] = stacks.setdefault(place, len(stacks) - 1)
-            updates[frame] = is_update
         given = t.by_opcode(lambda o: o in ("parameter", "constant"), bool)
         own = np.array([of_frame[f] for f in ids], np.int64)
         own[given] = -1
@@ -144,10 +147,17 @@ class _Builder:
         if (own >= 0).sum() < ENOUGH * max(1, int(self.named.sum())):
             return None
         self.stacks = [s for s in stacks if s[0]]
+        functions = self._functions()
+        jitted = [_jitted(n, functions) for n in t.places]
+        self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
         self._without_others(own)
         own = self._whole(own)
+        self._traced_elsewhere(own, jitted)
         around = self._around(own)
-        scopes = [_scopes(n, self._functions()) for n in t.places]
+        functions = self._functions()
+        scopes = [_scopes(n, functions) for n in t.places]
+        jitted = [_jitted(n, functions) for n in t.places]
+        self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
         keys: dict[Key, int] = {}
         rows = np.flatnonzero((own >= 0) | self.named)
         of_row = np.full(len(own), -1, np.int64)
@@ -275,6 +285,46 @@ class _Builder:
         to[list(moved)] = list(moved.values())
         return np.asarray(to[own])
 
+    def _traced_elsewhere(self, own: Ints, jitted: list[str]) -> None:
+        """Cuts the stacks of what jax traced once for several callers, in place.
+
+        ``jax.random.split`` has the stack of whoever called it first, in this program or another
+        one, below the stack of this call where XLA knows it. Calls that none of the person's own
+        lines has are not of this one; nor is a call whose own lines are in a loop's body, while
+        this is outside.
+        """
+        t = self.t
+        caller, _ = t.caller()
+        fusion = t.by_opcode(lambda o: o == "fusion", bool)
+        home = np.arange(len(t.first))  # of a fused computation: that of its fusion
+        for c in range(len(home) - 1, -1, -1):
+            if caller[c] >= 0 and fusion[caller[c]]:
+                home[c] = t.computation[caller[c]]
+        shared = np.array([bool(n) for n in jitted], bool)[t.place] & (own >= 0)
+        if not shared.any():
+            return
+        homes: dict[Stack, set[int]] = defaultdict(set)
+        mine = np.flatnonzero(~shared & (own >= 0))
+        for k, c in set(zip(own[mine].tolist(), home[t.computation[mine]].tolist(), strict=True)):
+            stack, _ = self.stacks[k]
+            for n in range(1, len(stack) + 1):
+                homes[stack[:n]].add(c)
+        known = {place: k for k, place in enumerate(self.stacks)}
+        moved: dict[tuple[int, int], int] = {}
+        rows = np.flatnonzero(shared)
+        for r, k, c in zip(
+            rows.tolist(), own[rows].tolist(), home[t.computation[rows]].tolist(), strict=True
+        ):
+            if (k, c) not in moved:
+                stack, at = self.stacks[k]
+                n = next((n for n in range(len(stack), 0, -1) if stack[:n] in homes), 0)
+                place = (stack[:n], stack[n].at if n < len(stack) else at)
+                if place not in known:
+                    known[place] = len(self.stacks)
+                    self.stacks.append(place)
+                moved[k, c] = known[place] if n and c in homes[stack[:n]] else -1
+            own[r] = moved[k, c]
+
     def _functions(self) -> frozenset[str]:
         names = {c.function.rpartition(".")[2] for s, _ in self.stacks for c in s}
         return frozenset(names | {c.name for s, _ in self.stacks for c in s})
@@ -359,7 +409,14 @@ class _Builder:
                 made[key] = paths.setdefault(path, len(paths))
             out[row] = made[key]
         return CallTree(
-            tuple(paths), out, self.place, root, differentiated, by_optimizer & ~marked, self.exact
+            tuple(paths),
+            out,
+            self.place,
+            root,
+            differentiated,
+            by_optimizer & ~marked,
+            self.library,
+            self.exact,
         )
 
     def _split(
@@ -482,22 +539,27 @@ def _trie(paths: list[Path]) -> list[Path]:
     return sorted(found, key=lambda p: (len(p), p))
 
 
-def _stack(frames: FrameTable, frame: int) -> tuple[Place, bool]:
-    """The person's own calls, outermost first, the line there, and whether an optimizer made it.
+def _stack(frames: FrameTable, frame: int) -> tuple[Place, bool, str]:
+    """The person's own calls, outermost first, the line there, whether an optimizer made it.
+
+    Then the plain function of a library that was called there: a loss of optax; '' for none.
 
     While jax traces a loop's body the frames around the loop stand in the stack once more: a call
     on the same line is the same one.
     """
     out: list[TracedCall] = []
     lines: list[int] = []
-    at, by_optimizer = (0, 0), False
+    at, by_optimizer, helper = (0, 0), False, ""
     for f in reversed(frames.stack(frame)):
         function = f.function or ""
         if is_library(f.file):
             by_optimizer = by_optimizer or (
                 any(f"/{p}/" in f.file for p in OPTIMIZER_PACKAGES) and "/losses/" not in f.file
             )
+            if function.isidentifier() and not any(f"/{p}/" in f.file for p in MODULE_PACKAGES):
+                helper = helper or function
             continue
+        helper = ""
         short = function.rpartition("<locals>.")[2]
         here = (f.line, f.column or 0)
         if not short or short.startswith("<"):
@@ -512,7 +574,16 @@ def _stack(frames: FrameTable, frame: int) -> tuple[Place, bool]:
         out.append(TracedCall(f.file, function, at))
         lines.append(f.line)
         at = here
-    return (tuple(out), at if out else (0, 0)), by_optimizer
+    return (tuple(out), at if out else (0, 0)), by_optimizer, helper
+
+
+def _jitted(op_name: str, functions: frozenset[str]) -> str:
+    """The outermost jitted function in a name that is not the person's: jax's ``normal``."""
+    for c in parse_op_name(op_name) or ():
+        name = c.removesuffix(CALLED)
+        if name != c and name.rpartition("<locals>.")[2] not in functions:
+            return name.strip("_")
+    return ""
 
 
 def _scopes(op_name: str, functions: frozenset[str]) -> Path:

@@ -42,10 +42,11 @@ from ..base.lines.op_name import (
 )
 from ..base.table import Ints, Table, per_module, table
 from .call_arguments import tell_apart
-from .call_tree import AT_LINE
+from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify
+from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
 from .outline import outline
@@ -367,6 +368,9 @@ class _TreeBuilder:
             if node.kind in _NESTED and not node.children and not self._holds_loop(node):
                 continue
             if node.children or self._holds_loop(node):
+                tree = call_tree(self.module)
+                if tree is not None and not node.label.startswith("optimizer"):
+                    gather_library_calls(node, self.t, self.quiet, tree)
                 gather_loose(node, self.t, self.quiet, stays, walk, BESIDE_CALLS)
             elif node is top and top.kind == "entry":
                 gather_flat(node, self.t, self.quiet, landmark, walk)
