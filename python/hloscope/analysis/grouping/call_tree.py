@@ -150,8 +150,8 @@ class _Builder:
         functions = self._functions()
         jitted = [_jitted(n, functions) for n in t.places]
         self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
-        self._without_others(own)
         own = self._whole(own)
+        self._without_others(own)
         self._traced_elsewhere(own, jitted)
         around = self._around(own)
         functions = self._functions()

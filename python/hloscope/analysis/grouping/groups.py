@@ -268,7 +268,7 @@ class _TreeBuilder:
         for k, s in enumerate(ids.tolist()):
             end = starts[k + 1] if k + 1 < len(starts) else len(order)
             path = self._relative(paths[s], base) if s >= 0 else ()
-            node = self._trie_node(trie, path, top)
+            node = self._trie_node(trie, path, top, base)
             held.setdefault(id(node), []).append(order[starts[k] : end] + first)
         for path in self.named.get(top.computation, ()):
             layer = trie.get(self._relative(path, base))
@@ -312,7 +312,7 @@ class _TreeBuilder:
             return path[shared:] if shared == len(base) else ()
         return without_loops(relative(path, base))
 
-    def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node) -> Node:
+    def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node, base: Path) -> Node:
         for n in range(1, len(path) + 1):
             prefix = path[:n]
             if prefix not in trie:
@@ -320,7 +320,7 @@ class _TreeBuilder:
                 label = name.partition(AT_LINE)[0].removesuffix(CALLED).removesuffix(LAYER)
                 if name == REMAT:  # jax's word for it
                     label = "recomputed"
-                title = self.outline.titles.get(prefix, "")
+                title = self.outline.titles.get((*base, *prefix), "")
                 around = trie[prefix[:-1]].label
                 if name in (FORWARD, BACKWARD) and title and title != around:
                     label = f"{name} · {title}"
