@@ -150,7 +150,9 @@ class _Builder:
         functions = self._functions()
         jitted = [_jitted(n, functions) for n in t.places]
         self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
+        pieces = own
         own = self._whole(own)
+        self.completed = own != pieces  # their names lack the passes as well
         self._without_others(own)
         self._traced_elsewhere(own, jitted)
         around = self._around(own)
@@ -361,7 +363,7 @@ class _Builder:
         node = np.full(len(of_row), -1, np.int64)
         ids = np.array([node_of[p] for p in merged], np.int64)
         node[known] = ids[of_row[known]]
-        plain = known & ~marked & ~t.silent
+        plain = known & ~marked & ~t.silent & ~self.completed
 
         def below(rows: Mask) -> list[int]:
             count: list[int] = np.bincount(node[rows & known], minlength=n).tolist()
@@ -401,8 +403,10 @@ class _Builder:
             if marked[row]:
                 again = late[row] and flow[row] == REMATERIALISED
                 kind = 2 if again else 1 if late[row] else 0
+            elif not after[row] or flow[row] == IN_FORWARD:
+                kind = 0
             else:
-                kind = 0 if not after[row] or flow[row] == IN_FORWARD else 3
+                kind = 2 if self.completed[row] else 3
             key = (k, kind, bool(marked[row]))
             if key not in made:
                 path = self._in_pass(merged[k], kind, bool(marked[row]), split, differentiated)

@@ -9,24 +9,33 @@ call only: where several are together, what is between them is the caller's.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.lines.op_name import BACKWARD, LAYER, Path
+from ..base.lines.op_name import BACKWARD, LAYER, Path, common
 from ..base.table import Ints, Table
 
 Mask = NDArray[np.bool_]
 
 # The share of a call's products on lines that occur once, for it to be one call.
 ONCE = 0.9
+# Edges of a module that are walked at most.
+MOST_EDGES = 1_000_000
 # Products that one line of the forward pass has in the backward pass.
 OF_A_GRADIENT = 2
 
 
-def move_inside_calls(t: Table, scope: Ints, paths: list[Path], product: Mask, place: Ints) -> None:
-    """Moves rows into the calls that they are in the middle of, in place; ``paths`` grows."""
+def move_inside_calls(
+    t: Table, own: Ints, scope: Ints, paths: list[Path], product: Mask, place: Ints
+) -> None:
+    """Moves rows into the calls that they are in the middle of, in place; ``paths`` grows.
+
+    Of what has no stack and no name, also what is made of arguments alone: to its users.
+    """
+    if len(t.operands.rows) > MOST_EDGES:
+        return
     ids = {path: n for n, path in enumerate(paths)}
     for path in list(paths):
         for n in range(len(path)):
@@ -37,42 +46,52 @@ def move_inside_calls(t: Table, scope: Ints, paths: list[Path], product: Mask, p
     around = np.full((len(paths) + 1, deepest + 2), -1, np.int64)  # the last row is no path
     for n, path in enumerate(paths):
         around[n, : len(path) + 1] = [ids[path[:k]] for k in range(len(path) + 1)]
-    depth = np.array([len(p) for p in paths] + [0], np.int64)
     one = _single_calls(t, scope, paths, around, product, place)
-    rows, values = t.operands.rows, t.operands.values
-    real = ~t.silent[values] & ~t.silent[rows] & (scope[rows] >= 0) & (scope[values] >= 0)
-    rows, values = rows[real & (values < rows)], values[real & (values < rows)]
     single = [
-        [k for k in around[n, 1 : len(p) + 1].tolist() if one[k]] for n, p in enumerate(paths)
+        frozenset(k for k in around[n, 1 : len(path) + 1].tolist() if one[k])
+        for n, path in enumerate(paths)
     ]
     holds = np.zeros(len(paths) + 1, bool)  # has a single call somewhere below
     for k in np.flatnonzero(one).tolist():
-        holds[around[k, : depth[k]]] = True
-    a, b = scope[values], scope[rows]
-    into = holds[b] & (depth[a] > depth[b]) & (around[a, depth[b]] == b)
-    out_of = holds[a] & (depth[b] > depth[a]) & (around[b, depth[a]] == a)
-    beside = holds[a] & (a == b)
-    before = _calls(rows[into], a[into], single)
-    after = _calls(values[out_of], b[out_of], single)
-    edges = list(zip(values[beside].tolist(), rows[beside].tolist(), strict=True))
-    for v, u in edges:
-        if v in before:
-            before[u] |= before[v]
-    for v, u in sorted(edges, key=lambda e: -e[1]):
-        if u in after:
-            after[v] |= after[u]
+        holds[around[k, : len(paths[k])]] = True
+    fixed = product | ((t.called.counts > 0) & ~t.by_opcode(lambda o: o == "fusion", bool))
+    unnamed = (own < 0) & (scope >= 0) & ~fixed & ~t.silent
+    loose = unnamed | ((own >= 0) & holds[scope] & ~fixed & ~t.silent)
+    rows, values = t.operands.rows, t.operands.values
+    real = (scope[rows] >= 0) & (scope[values] >= 0) & ~t.silent[values] & (values < rows)
+    real &= loose[rows] | loose[values]
+    rows, values = rows[real], values[real]
+    through = loose[values] & loose[rows] & (unnamed[values] | unnamed[rows])
+    through |= loose[values] & loose[rows] & (scope[values] == scope[rows])
+    edges = list(
+        zip(values.tolist(), rows.tolist(), scope[values].tolist(), scope[rows].tolist(),
+            through.tolist(), strict=True)
+    )  # fmt: skip
+    nothing: frozenset[int] = frozenset()
+    before: dict[int, frozenset[int]] = {}
+    for v, u, s, _, passes in edges:
+        found = before.get(v, nothing) if passes else single[s]
+        if found and loose[u]:
+            before[u] = before.get(u, nothing) | found
+    after: dict[int, frozenset[int]] = {}
+    used: dict[int, Path] = {}
+    for v, u, _, s, passes in sorted(edges, key=lambda e: -e[1]):
+        found = after.get(u, nothing) if passes else single[s]
+        if found and loose[v]:
+            after[v] = after.get(v, nothing) | found
+        if unnamed[v] and v not in before:
+            users = used.get(u, paths[s])
+            used[v] = common([used[v], users]) if v in used else users
     for row, calls in before.items():
-        both = [k for k in calls & after.get(row, set()) if depth[k] > depth[scope[row]]]
-        if both:
-            scope[row] = max(both, key=lambda k: (int(depth[k]), k))
-
-
-def _calls(rows: Ints, scopes: Ints, single: list[list[int]]) -> defaultdict[int, set[int]]:
-    """For each row the single calls that a neighbour's scope is in."""
-    out: defaultdict[int, set[int]] = defaultdict(set)
-    for row, s in zip(rows.tolist(), scopes.tolist(), strict=True):
-        out[row].update(single[s])
-    return out
+        both = calls & after.get(row, nothing)
+        if not unnamed[row]:
+            both = {k for k in both if around[k, len(paths[scope[row]])] == scope[row]}
+        here = max(both, key=lambda k: (len(paths[k]), k), default=-1)
+        if here >= 0 and here not in single[scope[row]] and here != scope[row]:
+            scope[row] = here
+    for row, path in used.items():
+        if path:
+            scope[row] = ids[path]
 
 
 def _single_calls(

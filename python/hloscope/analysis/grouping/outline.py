@@ -107,7 +107,7 @@ class _Composer:
         place = np.where(self.tree.path >= 0, self.tree.place, 0)
         if not self.tree.exact:
             self._tell_calls_apart(scope, place)
-        move_inside_calls(t, scope, self.paths, self.product, place)
+        move_inside_calls(t, self.own, scope, self.paths, self.product, place)
         known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
         loops = np.zeros(len(scope), bool)
         return Outline(known, loops, {}, True, self.tree.differentiated)
