@@ -220,7 +220,7 @@ class _Composer:
             if homes and inside and len(self._path(row)) > len(shared):
                 part = self._path(row)[len(shared)]
                 k, is_mine = homes.get(part, -1), part in homes
-            if not is_mine or (self.own[row] >= 0 and not inside):
+            if not is_mine or self.own[row] < 0 or not inside:
                 continue
             key = (int(self.own[row]), k)
             if key not in known:
