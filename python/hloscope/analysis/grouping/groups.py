@@ -45,7 +45,7 @@ from .call_arguments import tell_apart
 from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
-from .group_nodes import NOTHING, Node, count_boxes, simplify
+from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
@@ -335,10 +335,13 @@ class _TreeBuilder:
             if not self.outline.by_calls:
                 cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
             nodes.extend(node.children)
+        if self.outline.by_calls:  # what is beside calls is gathered before it is cut
+            self._gather_small(top, [n for n in nodes if n.children or self._holds_loop(n)])
+            nodes = list(within(top))
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
         if self.outline.by_calls:
-            self._gather_small(top, nodes)
+            self._gather_small(top, [n for n in nodes if not n.children])
             return
         if top.kind == "body" and self._holds_loop(top):
             landmark = (self.flags & LANDMARK) != 0

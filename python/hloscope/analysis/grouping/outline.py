@@ -36,11 +36,15 @@ from .optimisers import optimiser_name
 from .scopes import Scopes, combines, hoist, inherit_scope, sink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...hlo import Module
 
 Mask = NDArray[np.bool_]
 
 _NUMBERED = re.compile(r"(.*\D)(\d+)$")
+# What parts of one section begin with: "down_0" of "down_0_block_1", "mid" of "mid_attn".
+_SECTION = re.compile(r"[A-Za-z]+(?:_?\d+)?(?=[_ ])")
 
 # Products of a stack of layers that are in one call, at least: the layers are parts of it.
 NEARLY_ALL = 0.9
@@ -49,6 +53,10 @@ NEARLY_ALL = 0.9
 MOST = 0.5
 # Numbers that scopes of several stems must have in common to be parts of layers, at least.
 FEWEST_NUMBERS = 2
+# Parts with products that one call may have before they are put into sections.
+MOST_PARTS = 10
+# Operations of one call in a row that are not known to be of one layer.
+LONGEST_CHAIN = 8
 # Scopes that the products of one line are in, for each product: names tell the layers apart.
 APART = 0.6
 
@@ -97,6 +105,7 @@ class _Composer:
         for run in self.found.runs:
             self._number(run)
         self._numbered_parts()
+        self._sections()
         self._optimizers()
         combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
         top = self.ids.get((), -2)
@@ -108,6 +117,7 @@ class _Composer:
         if not self.tree.exact:
             self._tell_calls_apart(scope, place)
         move_inside_calls(t, self.own, scope, self.paths, self.product, place)
+        self._to_numbered(scope)
         known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
         loops = np.zeros(len(scope), bool)
         return Outline(known, loops, {}, True, self.tree.differentiated)
@@ -122,6 +132,53 @@ class _Composer:
             if not (caller[c] >= 0 and (fusion[caller[c]] or role == "to_apply"))
         ]
         Instances(t, scope, self.paths, self.product, self.quiet, place, self._id).split(open_ones)
+
+    def _to_numbered(self, scope: Ints) -> None:
+        """Moves rows of a repeated call, of which it is not known which one, to a neighbour's.
+
+        That of what uses them, if it is one, else of what they use: a layer begins with what reads
+        the stream.
+        """
+        ids = {path: k for k, path in enumerate(self.paths)}
+        layers: dict[Path, Path] = {}  # layer → the call without a number
+        for path in self.paths:
+            for n, name in enumerate(path):
+                if name.endswith(LAYER) and (match := _NUMBERED.match(label(name))):
+                    call = f"{match[1].rstrip()}{AT_LINE}{name.partition(AT_LINE)[2]}"
+                    layers[path[: n + 1]] = (*path[:n], call.removesuffix(LAYER))
+        known: list[list[tuple[Path, Path]]] = []
+        for path in self.paths:
+            starts = [path[:n] for n in range(1, len(path) + 1)]
+            known.append([(layers[at], at) for at in starts if at in layers])
+        calls = set(layers.values())
+        which = [
+            next((path[:n] for n in range(len(path), 0, -1) if path[:n] in calls), None)
+            for path in self.paths
+        ]
+        mine = np.array([w is not None for w in which] + [False], bool)[scope]
+        rows, values = self.t.operands.rows, self.t.operands.values
+        real = (scope[rows] >= 0) & (scope[values] >= 0) & ~self.t.silent[values]
+        for _ in range(LONGEST_CHAIN):
+            used: dict[int, set[Path]] = defaultdict(set)
+            uses: dict[int, set[Path]] = defaultdict(set)
+            for at, other, out in ((values, rows, used), (rows, values, uses)):
+                here = real & mine[at] & ~mine[other]
+                for r, o in zip(at[here].tolist(), other[here].tolist(), strict=True):
+                    out[r].update(to for call, to in known[scope[o]] if call == which[scope[r]])
+            moved = 0
+            for r in used.keys() | uses.keys():
+                found = used[r] if len(used[r]) == 1 else uses[r] if len(uses[r]) == 1 else set()
+                for to in found:
+                    path = (*to, *self.paths[scope[r]][len(to) :])
+                    if path not in ids:
+                        ids[path] = self._id(path)
+                        known.append([(layers[to], to)])
+                        which.append(None)
+                    scope[r] = ids[path]
+                    mine[r] = False
+                    moved += 1
+            if not moved:
+                return
 
     def _to_its_pass(self, scope: Ints) -> None:
         """Moves what has no name from a call's one pass to the other where flow says so, in place.
@@ -296,16 +353,9 @@ class _Composer:
         So it is where several stems have the same numbers and all of a number run before the next:
         not ``down_0 … down_3, up_3 … up_0``.
         """
-        below: dict[tuple[int, Path], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        caller, _ = self.t.caller()
-        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
-        fused = (caller >= 0) & fusion[np.maximum(caller, 0)]
-        mine = self.product & (self.own >= 0) & ~fused[self.t.computation]
-        for row in np.flatnonzero(mine).tolist():
-            path, c = self._path(row), int(self.t.computation[row])
-            for n, name in enumerate(path):
-                if not name.endswith(LAYER) and _NUMBERED.match(label(name)):
-                    below[c, path[:n]][name].append(row)
+        below = self._products_below(
+            lambda name: not name.endswith(LAYER) and bool(_NUMBERED.match(label(name)))
+        )
         moved: dict[Path, str] = {}
         for (_, around), scopes in below.items():
             stems: dict[str, dict[int, str]] = defaultdict(dict)
@@ -326,6 +376,46 @@ class _Composer:
                         ours |= dict(self._of_numbers(around, numbers))
                     for scope, k in ours.items():
                         moved[(*around, scope)] = f"{name} {k}{AT_LINE}{LAYER}"
+        self._put_around(moved)
+
+    def _sections(self) -> None:
+        """Puts parts of many together whose names begin alike: ``down_0`` of its blocks.
+
+        So it is where they have several kinds of names and run one after another, with no other
+        part between them.
+        """
+        moved: dict[Path, str] = {}
+        for (_, around), parts in self._products_below(lambda name: True).items():
+            if len(parts) <= MOST_PARTS:
+                continue
+            sections: dict[str, list[str]] = defaultdict(list)
+            for name in parts:
+                start = _SECTION.match(label(name))
+                sections[start[0] if start else name].append(name)
+            times = {n: self._when(rows) for n, rows in parts.items()}
+            for section, names in _in_a_row(sections, times).items():
+                if len({re.sub(r"\d+", "", label(n)) for n in names}) > 1:
+                    moved |= {(*around, n): f"{section}{AT_LINE}" for n in names}
+        self._put_around(moved)
+
+    def _products_below(
+        self, takes: Callable[[str], bool]
+    ) -> dict[tuple[int, Path], dict[str, list[int]]]:
+        """For each computation and path the products in each scope below that is taken."""
+        below: dict[tuple[int, Path], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        caller, _ = self.t.caller()
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
+        fused = (caller >= 0) & fusion[np.maximum(caller, 0)]
+        mine = self.product & (self.own >= 0) & ~fused[self.t.computation]
+        for row in np.flatnonzero(mine).tolist():
+            path, c = self._path(row), int(self.t.computation[row])
+            for n, name in enumerate(path):
+                if takes(name):
+                    below[c, path[:n]][name].append(row)
+        return below
+
+    def _put_around(self, moved: dict[Path, str]) -> None:
+        """Puts a scope around each of these."""
         for old in range(len(self.paths)) if moved else ():
             path = self.paths[old]
             for n in range(len(path)):
@@ -377,6 +467,18 @@ class _Composer:
             if k not in known:
                 known[k] = self._id((*self.paths[k], label))
             self.own[row] = known[k]
+
+
+def _in_a_row(sections: dict[str, list[str]], times: dict[str, float]) -> dict[str, list[str]]:
+    """Sections of which all parts run before or after all others; wide ones are given up first."""
+    left = dict(sections)
+    ends = {s: (min(times[n] for n in of), max(times[n] for n in of)) for s, of in left.items()}
+    for s in sorted(left, key=lambda s: ends[s][0] - ends[s][1]):
+        first, last = ends[s]
+        others = (times[n] for o, of in sections.items() if o != s for n in of)
+        if len(left[s]) == 1 or any(first <= t <= last for t in others):
+            del left[s]
+    return left
 
 
 def _taking_turns(place: dict[str, dict[int, float]]) -> list[list[str]]:
