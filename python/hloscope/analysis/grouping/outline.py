@@ -277,7 +277,9 @@ class _Composer:
             if homes and inside and len(self._path(row)) > len(shared):
                 part = self._path(row)[len(shared)]
                 k, is_mine = homes.get(part, -1), part in homes
-            if not is_mine or self.own[row] < 0 or not inside:
+            if not is_mine or (self.own[row] < 0 and not self.product[row]):
+                continue
+            if self.own[row] >= 0 and not inside:
                 continue
             key = (int(self.own[row]), k)
             if key not in known:
