@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...hlo import opcodes
-from ..base.lines.op_name import LAYER
+from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, REMAT
 from ..base.table import Table
 from .call_tree import AT_LINE
 from .group_nodes import Node, within
@@ -25,8 +29,53 @@ OFTEN = 0.25
 # A call of more arguments of its own than this is known by its line.
 MOST_NAMES = 2
 
-_ROOT = re.compile(r"[A-Za-z_]\w*")
+# The share of a computation's products that a call has, to be told from others elsewhere.
+HEAVY = 0.05
+MIN_CALLS = 2
+# Arguments of its own that such a call uses, at least: weights, not an input.
+FEWEST_WEIGHTS = 4
+
+# "state.teacher_params" of state.teacher_params['block_0']['kernel'].
+_ROOT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MOVES = opcodes.PART_OF_ONE | {"fusion"}
+
+
+def tell_twins_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
+    """Gives calls of one name anywhere in a computation names that differ, in place.
+
+    So it is where each has weights of its own: a model under ``grad`` and the frozen one beside it.
+    """
+    size = {id(node): int(product[node.members].sum()) for node in within(top)}
+    for node in reversed(list(within(top))):
+        size[id(node)] += sum(size[id(child)] for child in node.children)
+    same: dict[str, list[Node]] = defaultdict(list)
+    left = [top]
+    while left:
+        node = left.pop()
+        name = node.path[-1] if node.path else ""
+        if BACKWARD in node.path or size[id(node)] < HEAVY * size[id(top)]:
+            continue
+        left.extend(node.children)
+        if name and name not in (FORWARD, REMAT) and not name.endswith(LAYER):
+            last = node.label.rpartition("/")[2]
+            around = {id(x) for call in same[last] for x in within(call)}
+            if id(node) not in around:
+                same[last].append(node)
+    told: set[int] = set()
+    for _, calls in sorted(same.items(), key=lambda s: min(len(n.path) for n in s[1])):
+        if len(calls) < MIN_CALLS or any(id(call) in told for call in calls):
+            continue
+        given = [_arguments(call, t) for call in calls]
+        shared = set.union(*(set(a) & set(b) for a, b in combinations(given, 2)))
+        own = [Counter({k: n for k, n in mine.items() if k not in shared}) for mine in given]
+        if not all(mine.total() >= FEWEST_WEIGHTS for mine in own):
+            continue
+        if not all(_are_most(mine, shared) for mine in given):
+            continue
+        words = [mine.most_common(1)[0][0] for mine in own]
+        for call, word in zip(calls, words, strict=True):
+            told.update(id(x) for x in within(call))
+            call.label = f"{call.label} · {word.rpartition('.')[2]}"
 
 
 def tell_apart(top: Node, t: Table) -> None:
@@ -47,7 +96,8 @@ def _name(label: str, calls: list[Node], t: Table) -> None:
     shared = set.intersection(*(set(mine) for mine in given))
     own = [sorted(mine.keys() - shared) if _are_most(mine, shared) else [] for mine in given]
     lines = [call.path[-1].partition(AT_LINE)[2].partition(":")[0] for call in calls]
-    words = [" ".join(names) if len(names) <= MOST_NAMES else "" for names in own]
+    ends = [[name.rpartition(".")[2] for name in names] for names in own]
+    words = [" ".join(names) if len(names) <= MOST_NAMES else "" for names in ends]
     for call, word, line in zip(calls, words, lines, strict=True):
         if word and words.count(word) == 1:
             call.label = f"{label} · {word}"

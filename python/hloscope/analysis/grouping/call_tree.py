@@ -259,18 +259,22 @@ class _Builder:
         for stack, _ in self.stacks:
             if stack[:n] == root:
                 for k, c in enumerate(stack[n:], n):
-                    begun[c.file, c.function].setdefault(stack[: k + 1])
+                    begun[_of(c)].setdefault(stack[: k + 1])
         known = {place: k for k, place in enumerate(self.stacks)}
         moved: dict[int, int] = {}
         for k, (stack, line) in enumerate(list(self.stacks)):
-            if stack[: n - 1] != root[:-1] or len(stack) < n or stack[:n] == root:
+            inside = [m for m, c in enumerate(stack) if _of(c) == _of(root[-1])]
+            if stack[:n] == root or (not inside and stack[: n - 1] != root[:-1]):
                 continue
             piece = stack[n - 1 :]
-            if piece[0].at != root[-1].at:
+            if inside:  # the calls around it are missing
+                whole = root + stack[inside[-1] + 1 :]
+            elif not piece:
+                continue
+            elif piece[0].at != root[-1].at:
                 moved[k] = -1
                 continue
-            found = list(begun[piece[0].file, piece[0].function])
-            if len(found) == 1:
+            elif len(found := list(begun[_of(piece[0])])) == 1:
                 whole = found[0] + piece[1:]
             else:
                 first = TracedCall(piece[0].file, piece[0].function, (0, 0))
@@ -297,11 +301,11 @@ class _Builder:
         """
         t = self.t
         caller, _ = t.caller()
-        fusion = t.by_opcode(lambda o: o == "fusion", bool)
-        home = np.arange(len(t.first))  # of a fused computation: that of its fusion
+        runs_apart = t.by_opcode(lambda o: o in ("while", "conditional"), bool)
+        home = np.arange(len(t.first))  # of what a loop or branch does not run: that of its caller
         for c in range(len(home) - 1, -1, -1):
-            if caller[c] >= 0 and fusion[caller[c]]:
-                home[c] = t.computation[caller[c]]
+            if caller[c] >= 0 and not runs_apart[caller[c]]:
+                home[c] = home[t.computation[caller[c]]]
         shared = np.array([bool(n) for n in jitted], bool)[t.place] & (own >= 0)
         if not shared.any():
             return
@@ -522,6 +526,10 @@ class _Builder:
 
 
 _PASSES = (IN_FORWARD, IN_BACKWARD, REMATERIALISED)
+
+
+def _of(call: TracedCall) -> tuple[str, str]:
+    return call.file, call.function
 
 
 def _shared(stacks: list[Stack]) -> Stack:

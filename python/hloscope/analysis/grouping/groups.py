@@ -41,7 +41,7 @@ from ..base.lines.op_name import (
     without_loops,
 )
 from ..base.table import Ints, Table, per_module, table
-from .call_arguments import tell_apart
+from .call_arguments import tell_apart, tell_twins_apart
 from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
@@ -247,6 +247,9 @@ class _TreeBuilder:
         if self.outline.by_calls:
             tell_apart(top, self.t)
         simplify(top, self.quiet)
+        if self.outline.by_calls:
+            products = np.isin(self.family, [ID["matmul"], ID["convolution"]])
+            tell_twins_apart(top, self.t, products)
         self._cut(top)
         self._number(top)
 
