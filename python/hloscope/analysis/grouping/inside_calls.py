@@ -85,7 +85,7 @@ def move_inside_calls(
     for row, calls in before.items():
         both = calls & after.get(row, nothing)
         if not unnamed[row]:
-            both = {k for k in both if around[k, len(paths[scope[row]])] == scope[row]}
+            both = frozenset(k for k in both if around[k, len(paths[scope[row]])] == scope[row])
         here = max(both, key=lambda k: (len(paths[k]), k), default=-1)
         if here >= 0 and here not in single[scope[row]] and here != scope[row]:
             scope[row] = here
