@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import hloscope as hs
@@ -73,7 +74,7 @@ def captured(function: Any, *arguments: Any) -> Any:
 BOTH = pytest.mark.parametrize("read", [dump, captured])
 
 
-def outline(module: Any) -> dict[str, str]:
+def outline(module: Any, *more: str) -> dict[str, str]:
     """Label → label of the group around it, with folds instead of their members; loops too."""
     tree = group_tree(module)
     names = list(tree.label)
@@ -84,7 +85,7 @@ def outline(module: Any) -> dict[str, str]:
     for fold in folds(module, tree).folds:
         for g in fold.members:
             names[g] = fold.label.partition(":")[0]
-    kinds = ("scope", "body", "entry")
+    kinds = ("scope", "body", "entry", *more)
     return {
         names[g]: names[around(tree, g)]
         for g in range(1, len(names))
@@ -231,4 +232,86 @@ def _all_around(tree: GroupTree, g: int) -> list[int]:
     while g > 0:
         g = around(tree, g)
         out.append(g)
+    return out
+
+
+@BOTH
+def test_what_a_library_made_has_the_name_of_its_function(read: Any) -> None:
+    def step(params: Any, key: jax.Array) -> Any:
+        noise = jax.random.normal(key, (24, 16))
+        order = jax.random.permutation(jax.random.split(key)[0], 24)
+        return model(params, noise)[order]
+
+    found = outline(read(step, PARAMS, jax.ShapeDtypeStruct((2,), jnp.uint32)), "component")
+    assert {"normal", "threefry_split", "shuffle"} <= set(found)
+    assert "step" not in found
+
+
+@BOTH
+def test_a_frozen_twin_has_the_name_of_its_weights(read: Any) -> None:
+    def loss(params: Any, seen: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.square(model(params, x) - seen).mean()
+
+    def step(student: Any, teacher: Any, x: jax.Array) -> Any:
+        return jax.value_and_grad(loss)(student, model(teacher, x), x)
+
+    found = outline(read(step, PARAMS, PARAMS, w(24, 16)))
+    assert {"model · student", "model · teacher"} <= set(found)
+
+
+def test_parts_whose_names_begin_alike_are_a_section() -> None:
+    def scoped(name: str, p: Any, x: jax.Array) -> jax.Array:
+        with jax.named_scope(name):
+            return jax.nn.relu(x @ p)
+
+    def levels(params: Any, x: jax.Array) -> jax.Array:
+        kept = []
+        for k in range(3):
+            for n in range(2):
+                x = scoped(f"down_{k}_block_{n}", params, x)
+            kept.append(x)
+            x = scoped(f"down_{k}_sample", params, x)
+        x = scoped("mid", params, x)
+        for k in reversed(range(3)):
+            x = scoped(f"up_{k}_sample", params, x) + kept[k]
+            for n in range(2):
+                x = scoped(f"up_{k}_block_{n}", params, x)
+        return x
+
+    found = outline(dump(levels, w(32, 32), w(8, 32)))
+    assert found["down_0_sample"] == found["down_1_block_[0,1]"] == "down_[0..2]"
+    assert found["up_1_block_[0,1]"] == "up_[0..2]"
+    assert found["mid"] == found["up_[0..2]"]
+
+
+def test_what_lost_its_name_stays_in_its_layer() -> None:
+    """Every third of the light operations without metadata, as XLA makes some."""
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        return jnp.square(model(params, x)).mean()
+
+    def step(params: Any, x: jax.Array) -> Any:
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss)(params, x))
+
+    text = hs.capture(step, PARAMS, w(24, 16), exact=False, provenance=False).text
+    light = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = .*? (?:fusion|transpose|copy|reduce)\(")
+    named = [line for line in text.splitlines() if light.match(line) and "dot" not in line]
+    bare = {line: re.sub(r", metadata=\{[^}]*\}", "", line) for line in named[::3]}
+    whole = _layers(hs.read(text).module)
+    left = _layers(hs.read("\n".join(bare.get(x, x) for x in text.splitlines())).module)
+    names = [match[1] for line in bare if (match := light.match(line))]
+    inside = [name for name in names if whole[name][0]]
+    assert len(inside) > 40
+    assert sum(left[name] == whole[name] for name in inside) >= 0.9 * len(inside)
+
+
+def _layers(module: Any) -> dict[str, tuple[str, bool]]:
+    """For each instruction its layer, and whether it is in the backward pass."""
+    tree = group_tree(module)
+    out = {}
+    for i in module.instructions:
+        g = int(tree.group[i.index])
+        found = [tree.label[x] for x in (g, *_all_around(tree, g))]
+        layer = next((x for x in found if x.startswith("layer ")), "")
+        out[i.name] = layer, any(x.startswith("backward") for x in found)
     return out

@@ -97,7 +97,8 @@ Key = tuple[Path, Stack, tuple[int, int]]  # scopes, calls outermost first, line
 class CallTree:
     """``path[i]`` indexes ``paths``: the calls of each instruction, -1 without a frame or name.
 
-    ``place[i]`` numbers lines and columns in the innermost functions, 0 where unknown.
+    ``place[i]`` numbers lines and columns in the innermost functions, 0 where unknown; ``line[i]``
+    is the line.
     ``root`` is the jitted function, whose name is in no path. ``differentiated`` holds the paths
     below which the passes are, each with the function that was differentiated.
     """
@@ -105,6 +106,7 @@ class CallTree:
     paths: tuple[Path, ...]
     path: Ints
     place: Ints
+    line: Ints
     root: str
     differentiated: dict[Path, str]
     by_optimizer: Mask
@@ -178,6 +180,9 @@ class _Builder:
         places = {at: n for n, at in enumerate(dict.fromkeys(at for _, at in self.stacks), 1)}
         self.place = np.array(
             [places[self.stacks[k][1]] if k >= 0 else 0 for k in own.tolist()], np.int64
+        )
+        self.line = np.array(
+            [self.stacks[k][1][0] if k >= 0 else 0 for k in own.tolist()], np.int64
         )
         return self._with_passes(merged, of_row, root, by_optimizer)
 
@@ -420,6 +425,7 @@ class _Builder:
             tuple(paths),
             out,
             self.place,
+            self.line,
             root,
             differentiated,
             by_optimizer & ~marked,
@@ -592,15 +598,26 @@ def _stack(frames: FrameTable, frame: int) -> tuple[Place, bool, str]:
 def _jitted(op_name: str, functions: frozenset[str]) -> str:
     """The outermost jitted function in a name that is not the person's: jax's ``normal``."""
     for c in parse_op_name(op_name) or ():
-        name = c.removesuffix(CALLED)
-        if name != c and name.rpartition("<locals>.")[2] not in functions:
-            return name.strip("_")
+        if c.endswith(CALLED) and _is_library(c, functions):
+            return c.removesuffix(CALLED).strip("_")
     return ""
 
 
+def _is_library(called: str, functions: frozenset[str]) -> bool:
+    name = called.removesuffix(CALLED).rpartition("<locals>.")[2]
+    return name.isidentifier() and name not in functions
+
+
 def _scopes(op_name: str, functions: frozenset[str]) -> Path:
-    """Scopes of a name, without passes, loops and calls of jitted functions."""
+    """Scopes of a name, without passes, loops and calls of jitted functions.
+
+    What a library's jitted function holds is not the person's: jax puts the step's own name there.
+    """
     found = parse_op_name(op_name) or ()
+    for n, c in enumerate(found):
+        if c.endswith(CALLED) and _is_library(c, functions):
+            found = found[:n]
+            break
     return tuple(
         c.rpartition("<locals>.")[2]
         for c in found

@@ -34,7 +34,7 @@ def gather_library_calls(node: Node, t: Table, quiet: NDArray[np.bool_], tree: C
     of: dict[int, tuple[str, int]] = {}
     for row in members:
         if tree.library[row]:
-            of[row] = tree.library[row], int(tree.place[row])
+            of[row] = tree.library[row], int(tree.line[row])
     if not of:
         return
     _join(members, t, of)
