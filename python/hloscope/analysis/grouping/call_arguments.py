@@ -29,7 +29,7 @@ OFTEN = 0.25
 # A call of more arguments of its own than this is known by its line.
 MOST_NAMES = 2
 
-# The share of a computation's products that a call has, to be told from others elsewhere.
+# The share of a computation's products that a call has, to have a name of its own.
 HEAVY = 0.05
 MIN_CALLS = 2
 # Arguments of its own that such a call uses, at least: weights, not an input.
@@ -61,9 +61,9 @@ def tell_twins_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
             around = {id(x) for call in same[last] for x in within(call)}
             if id(node) not in around:
                 same[last].append(node)
-    told: set[int] = set()
+    named: set[int] = set()
     for _, calls in sorted(same.items(), key=lambda s: min(len(n.path) for n in s[1])):
-        if len(calls) < MIN_CALLS or any(id(call) in told for call in calls):
+        if len(calls) < MIN_CALLS or any(id(call) in named for call in calls):
             continue
         given = [_arguments(call, t) for call in calls]
         shared = set.union(*(set(a) & set(b) for a, b in combinations(given, 2)))
@@ -74,7 +74,7 @@ def tell_twins_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
             continue
         words = [mine.most_common(1)[0][0] for mine in own]
         for call, word in zip(calls, words, strict=True):
-            told.update(id(x) for x in within(call))
+            named.update(id(x) for x in within(call))
             call.label = f"{call.label} · {word.rpartition('.')[2]}"
 
 
