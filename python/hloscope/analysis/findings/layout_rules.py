@@ -91,7 +91,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
         if share < _least(facts, runs):
             continue
         # What is converted once has to be written anyway, in any order.
-        if runs == len({i.operands[:1] for i in rows}) and _types(first, ""):
+        if runs == 1 and _types(first, ""):
             continue
         for_what = served(first)
         frame, inferred = facts.line(first)
