@@ -1,0 +1,87 @@
+"""Compiles the programs of ``benchmarks/ordinary`` for CPU and TPU: FOLDER/NAME.cpu.hlo, .tpu.hlo.
+
+    python benchmarks/compile_ordinary.py FOLDER [NAME ...]
+
+They were written before anybody saw how hloscope draws them, with ``TRUTH``, what a person expects
+to see, at the top. Each is compiled in a process of its own, since jax keeps the traces of others.
+What is there already is kept. TPU programs are compiled for v5e:2x4 without a TPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent / "ordinary"
+LIMIT_SECONDS = 900
+
+
+def compile_one(file: Path, place: str, out: Path) -> None:
+    import hloscope as hs
+    import jax
+    import numpy as np
+
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    options = {"exact": False, "provenance": False}
+    axes = getattr(module, "MESH", None)
+
+    def mesh(devices: object) -> jax.sharding.Mesh:
+        return jax.sharding.Mesh(np.array(devices).reshape(tuple(axes.values())), tuple(axes))
+
+    if place == "cpu":
+        function, arguments = module.make(mesh(jax.devices())) if axes else module.make()
+        capture = hs.capture(function, *arguments, **options)
+    elif axes is None:
+        function, arguments = module.make()
+        capture = hs.capture(function, *arguments, topology="v5e:2x4", **options)
+    else:
+        from jax.experimental import topologies
+
+        chips = topologies.get_topology_desc("v5e:2x4", platform="tpu").devices
+        function, arguments = module.make(mesh(chips))
+        capture = hs.capture(function.lower(*arguments), **options)
+    out.write_text(capture.text)
+
+
+def main() -> None:
+    if sys.argv[1] == "--one":
+        compile_one(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+        return
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    defaults = {
+        "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    }
+    environment = defaults | dict(os.environ)
+    for file in sorted(HERE.glob("*.py")):
+        if sys.argv[2:] and file.stem not in sys.argv[2:]:
+            continue
+        for place in ("cpu", "tpu"):
+            out = folder / f"{file.stem}.{place}.hlo"
+            if out.exists():
+                continue
+            command = [sys.executable, __file__, "--one", str(file), place, str(out)]
+            try:
+                ended = subprocess.run(
+                    command, env=environment, timeout=LIMIT_SECONDS, stderr=subprocess.PIPE
+                )
+                word = ended.stderr.decode().strip().splitlines()[-1:] if ended.returncode else ""
+            except subprocess.TimeoutExpired:
+                word = f"no end after {LIMIT_SECONDS} s"
+            print(f"{file.stem} {place}: {word or 'compiled'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
