@@ -284,8 +284,9 @@ def test_parts_whose_names_begin_alike_are_a_section() -> None:
     assert found["mid"] == found["up_[0..2]"]
 
 
-def test_what_lost_its_name_stays_in_its_layer() -> None:
-    """Every third of the light operations without metadata, as XLA makes some."""
+@pytest.mark.parametrize("lost", [r", metadata=\{[^}]*\}", r" stack_frame_id=\d+"])
+def test_what_lost_its_name_stays_in_its_layer(lost: str) -> None:
+    """Every third of the light operations without a name or a stack, as XLA makes some."""
 
     def loss(params: Any, x: jax.Array) -> jax.Array:
         return jnp.square(model(params, x)).mean()
@@ -296,13 +297,14 @@ def test_what_lost_its_name_stays_in_its_layer() -> None:
     text = hs.capture(step, PARAMS, w(24, 16), exact=False, provenance=False).text
     light = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = .*? (?:fusion|transpose|copy|reduce)\(")
     named = [line for line in text.splitlines() if light.match(line) and "dot" not in line]
-    bare = {line: re.sub(r", metadata=\{[^}]*\}", "", line) for line in named[::3]}
+    bare = {line: re.sub(lost, "", line) for line in named[::3]}
+    assert all(line != short for line, short in bare.items() if "metadata" in line)
     whole = _layers(hs.read(text).module)
     left = _layers(hs.read("\n".join(bare.get(x, x) for x in text.splitlines())).module)
     names = [match[1] for line in bare if (match := light.match(line))]
     inside = [name for name in names if whole[name][0]]
     assert len(inside) > 40
-    assert sum(left[name] == whole[name] for name in inside) >= 0.9 * len(inside)
+    assert sum(left[name] == whole[name] for name in inside) >= 0.85 * len(inside)
 
 
 def _layers(module: Any) -> dict[str, tuple[str, bool]]:
