@@ -31,6 +31,19 @@ class ValueSource:
     parameter: int | None = None
 
 
+# An operation's name begins with the function: jit(step)/jvp()/while.
+_OF_OPERATION = re.compile(r"\w+\([^()]*\)/")
+
+
+def given_name(parameter: Instruction) -> str:
+    """The name that a parameter of ENTRY has in a dump: ``params['w1']``; "" if it has none.
+
+    XLA:TPU sometimes replaces it by the name of a loop that the argument goes into.
+    """
+    name = parameter.op_name
+    return "" if _OF_OPERATION.match(name) else name
+
+
 def source_of(value: Instruction, target: Target) -> ValueSource:
     """Follows ``value`` back to an argument, a constant, or the op that computes it."""
     through = ONE_ARRAY | opcodes.RESHARDS
@@ -70,7 +83,7 @@ def _named(found: Position, target: Target) -> ValueSource:
         for argument in target.arguments:
             if argument.parameter is not None and argument.parameter == number:
                 return ValueSource("argument", argument.name, at, number)
-        return ValueSource("argument", at.op_name or f"%{at.name}", at, number)
+        return ValueSource("argument", given_name(at) or f"%{at.name}", at, number)
     if at.opcode in opcodes.LITERALS or (
         at.opcode == "broadcast" and at.operands and at.operands[0].opcode == "constant"
     ):

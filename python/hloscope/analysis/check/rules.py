@@ -19,6 +19,7 @@ from ..base.captured import Captured
 from ..base.labels.families import OPCODES
 from ..base.lines.frames import own_line
 from ..base.memory_spaces import HOST, space_names
+from ..base.operands import given_name
 from ..comms.collective import Collective, total_of
 from ..comms.collectives import Collectives, collectives
 from ..findings.rules import RULES as FINDINGS
@@ -341,7 +342,7 @@ def donation(cap: Captured, wanted: Budgets, result: Result) -> None:
     entry = cap.module.entry
     assert entry is not None  # checked by incomplete()
     aliased = {a.parameter_number for a in cap.module.input_output_alias}
-    names = {p.parameter_number: p.op_name or p.name for p in entry.parameters}
+    names = {p.parameter_number: given_name(p) or p.name for p in entry.parameters}
     names |= {a.parameter: a.name for a in cap.target.arguments if a.parameter is not None}
     if isinstance(patterns, bool):
         donated = {a.parameter for a in cap.target.arguments if a.donated}

@@ -8,6 +8,7 @@ from typing import Any
 from ...hlo import Argument, Instruction, Mesh, Module, Shape, Target, parse_shape
 from ...hlo.shardings.sharding import Sharding
 from ...hlo.shardings.sharding_text import parse_sharding
+from ..base.operands import given_name
 from ..text.results import Row
 
 
@@ -61,7 +62,7 @@ class ArrayMaker:
 
     def parameter(self, p: Instruction) -> list[ShardedArray]:
         argument = self.arguments.get(p.parameter_number or 0)
-        name = argument.name if argument is not None else p.op_name or p.name
+        name = argument.name if argument is not None else given_name(p) or p.name
         text = p.sharding_text
         if text is None:
             if self.num_devices > 1 and not (argument and argument.sharding):

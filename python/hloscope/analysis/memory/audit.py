@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...hlo import Instruction, Shape, Target, opcodes, walk
 from ..base.memory_spaces import memory_space
+from ..base.operands import given_name
 from ..text.results import Row
 from .argument_roles import MOVED
 from .donated_copies import SPACE, DonatedCopy, donated_copies
@@ -66,7 +67,7 @@ def audit_donations(live: Liveness, target: Target) -> tuple[Donation, ...]:
     spare: dict[Shape, deque[tuple[int, Instruction, str]]] = defaultdict(deque)
     for number, p in sorted(parameters.items()):
         argument = arguments.get(number)
-        name = argument.name if argument else p.op_name or p.name
+        name = argument.name if argument else given_name(p) or p.name
         size = sum(int(live.size[live.buffer_of[v]]) for v in live.values.nodes(p))
         if number in aliased:
             index = aliased[number][0]

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, is_collective, split
+from ..base.operands import given_name
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
 from .argument_roles import BY_USE, STATE, argument_roles, moves_only
 from .argument_roles import PARAMETER as IS_PARAMETER
@@ -136,7 +137,7 @@ def argument_names(live: Liveness, target: Target) -> dict[int, str]:
     out: dict[int, str] = {}
     for p in entry.parameters:
         nodes = list(live.values.nodes(p))
-        name = by_number.get(p.parameter_number or 0) or p.op_name or p.name
+        name = by_number.get(p.parameter_number or 0) or given_name(p) or p.name
         for k, v in enumerate(nodes):
             b = int(live.buffer_of[v])
             if live.kind[b] == ARGUMENT:
