@@ -226,7 +226,7 @@ function originRow(ctx: PanelContext, o: Origin): HTMLElement {
     return h(
       "li",
       null,
-      `${axis}the constraint at `,
+      `${axis}${o.name || "the constraint"} at `,
       lineLink(ctx, o.line),
       callers.length ? h("span", { class: "dim" }, ` called at ${callers.join(", ")}`) : null,
       viaText(o),

@@ -173,5 +173,5 @@ def _said(o: AxisOrigin) -> str:
     who = f"{o.kind} {o.name}"
     if o.kind == "constraint":
         helper = f" (called from {whole_place(o.stack[1])})" if len(o.stack) > 1 else ""
-        who = f"the constraint at {whole_place(o.line)}{helper}"
+        who = f"{o.name or 'the constraint'} at {whole_place(o.line)}{helper}"
     return f"{what} from {who}" + (f", along {' ← '.join(o.via[:12])}" if o.via else "")

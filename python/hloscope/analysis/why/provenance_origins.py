@@ -47,7 +47,8 @@ class AxisOrigin:
     def __str__(self) -> str:
         if self.kind == "unknown":
             return f"{self.axis}: origin unknown"
-        where = f"constraint at {whole_place(self.line)}" if self.kind == "constraint" else ""
+        what = self.name or "constraint"
+        where = f"{what} at {whole_place(self.line)}" if self.kind == "constraint" else ""
         return f"{self.axis}: {where or f'{self.kind} {self.name}'}"
 
 
@@ -201,6 +202,9 @@ class ShardingOrigins:
             return AxisOrigin(axis, of, "argument", self._argument(int(number)))
         if kind == "output" and number.isdecimal():
             return AxisOrigin(axis, of, "output", self.output(int(number)).name)
+        mapped = _OF_SHARD_MAP.fullmatch(kind)
+        if mapped is not None:
+            return self._by_shard_map(axis, of, *mapped.groups())
         op = self.dump.constraints.get(kind) if self.dump is not None else None
         if op is not None and self.values is not None:
             on = op.operands[0] if op.operands else None
@@ -217,6 +221,15 @@ class ShardingOrigins:
             if found is not None and (op.short not in CONSTRAINTS or self._has(found, axis)):
                 return _constraint(axis, of, found)
         return AxisOrigin(axis, of, "unknown")
+
+    def _by_shard_map(self, axis: str, of: str, name: str, end: str) -> AxisOrigin:
+        """What the specs of a shard_map ask for; unknown if the program before has lost it."""
+        op = self.dump.constraints.get(name) if self.dump is not None else None
+        found = self.values.made(op) if op is not None and self.values is not None else None
+        if found is None or not found.frames:
+            return AxisOrigin(axis, of, "unknown")
+        said = _constraint(axis, of, found)
+        return replace(said, name=f"shard_map's {'in' if end == 'input' else 'out'}_specs")
 
     def _argument(self, number: int) -> str:
         for a in self.target.arguments:
@@ -282,6 +295,8 @@ class ShardingOrigins:
         return f"result of {made.op_name.rpartition('/')[2] or made.opcode}"
 
 
+# How Shardy names the ends of a shard_map: "mc_0_input: 1".
+_OF_SHARD_MAP = re.compile(r"(mc_\d+)_(input|output)")
 _MOST = 400  # most values visited on the way back to the origin of an axis
 
 
