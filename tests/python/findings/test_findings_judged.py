@@ -8,7 +8,10 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from findings_programs import shaped
+from findings_programs import mesh, shaped
+from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 
 def test_gradients_in_an_optimisers_update_are_not_idle_matmuls() -> None:
@@ -75,3 +78,197 @@ def test_levels_of_a_network_are_not_layers_that_one_scan_could_run() -> None:
     cap = hs.capture(jax.jit(jax.grad(loss)), [level(64), level(128)], shaped((2, 64, 64)))
     assert cap.findings.failed == ()
     assert not cap.findings.of("unrolled")
+
+
+def waits(cap: hs.Capture) -> list[str]:
+    assert cap.findings.failed == ()
+    return [f.evidence for f in cap.findings.of("exposed-collective")]
+
+
+def on_chip(fn: Any, *given: Any, **how: Any) -> hs.Capture:
+    return hs.capture(jax.jit(fn, **how), *given, hardware="tpu-v5e")
+
+
+def test_a_sum_that_hands_out_one_stages_result_is_no_partial_sum_of_products() -> None:
+    """As at the end of a pipeline: of all devices but the last it adds zeros."""
+    on = mesh("stage")
+
+    def own(w: Any, x: Any) -> Any:
+        y = lax.scan(lambda y, w: (jnp.tanh(y @ w), None), x, w[0])[0]
+        return lax.psum(jnp.where(lax.axis_index("stage") == 7, y, 0.0), "stage")
+
+    fn = jax.shard_map(own, mesh=on, in_specs=(P("stage"), P()), out_specs=P(), check_vma=False)
+    loss = jax.value_and_grad(lambda w, x: jnp.square(fn(w, x)).sum())
+    found = waits(on_chip(loss, shaped((8, 2, 256, 256), jnp.float32, on, "stage"),
+                          shaped((2048, 256), jnp.float32, on)))  # fmt: skip
+    assert found
+    assert not any("partial sums" in e or "contracted" in e for e in found)
+    assert any("The program asks for it by name" in e for e in found)
+
+
+def test_sums_of_products_by_hand_name_their_weights() -> None:
+    on = mesh("model")
+
+    def own(w: Any, x: Any) -> Any:
+        return lax.psum(jnp.tanh(x @ w["up"]) @ w["down"], "model")
+
+    specs = ({"up": P(None, "model"), "down": P("model")}, P())
+    fn = jax.shard_map(own, mesh=on, in_specs=specs, out_specs=P())
+    w = {"up": shaped((256, 512), jnp.float32, on, None, "model"),
+         "down": shaped((512, 256), jnp.float32, on, "model")}  # fmt: skip
+    step = jax.grad(lambda w, x: jnp.square(fn(w, x)).sum())
+    (found,) = waits(on_chip(step, w, shaped((4096, 256), jnp.float32, on)))
+    assert "The program asks for it by name, to sum products with `w['down']`" in found
+
+
+def test_activations_gathered_for_a_shard_of_weights_say_so() -> None:
+    """Rows cut by device meet weights cut by column: the smaller of both is gathered."""
+    on = mesh("x")
+
+    def step(a: Any, w: Any) -> Any:
+        a = lax.with_sharding_constraint(jnp.sin(a), NamedSharding(on, P("x")))
+        return lax.with_sharding_constraint(a @ w, NamedSharding(on, P(None, "x")))
+
+    w = shaped((512, 4096), jnp.float32, on, None, "x")
+    (found,) = waits(on_chip(step, shaped((1024, 512), jnp.float32, on, "x"), w))
+    assert found.endswith(
+        "Each device multiplies all of it with its shard of `w`, cut over the same devices"
+    )
+
+
+def turned(how: str) -> hs.Capture:
+    """Rows cut by device are wanted cut by column."""
+    on = mesh("x")
+    columns = P(None, "x")
+
+    def by_constraint(a: Any) -> Any:
+        a = lax.with_sharding_constraint(jnp.sin(a), NamedSharding(on, P("x")))
+        return lax.with_sharding_constraint(jnp.tanh(a), NamedSharding(on, columns))
+
+    def by_shard_map(a: Any) -> Any:
+        own = jax.shard_map(jnp.tanh, mesh=on, in_specs=columns, out_specs=columns)
+        return own(jnp.sin(a))
+
+    a = shaped((4096, 4096), jnp.float32, on, "x")
+    if how == "out_shardings":
+        return on_chip(jnp.tanh, a, out_shardings=NamedSharding(on, columns))
+    return on_chip(by_constraint if how == "constraint" else by_shard_map, a)
+
+
+@pytest.mark.parametrize(
+    ("how", "who"),
+    [
+        ("constraint", "(the constraint at test_findings_judged.py:"),
+        ("shard_map", "(shard_map's in_specs at test_findings_judged.py:"),
+        ("out_shardings", "(the result is returned so)"),
+    ],
+)
+def test_what_moves_a_sharding_names_the_operation_and_who_chose_it(how: str, who: str) -> None:
+    cap = turned(how)
+    (found,) = waits(cap)
+    assert "as P('x', None) (" in found
+    assert f"makes its result as P(None, 'x') {who}" in found
+    (again,) = waits(hs.read(cap.text, hardware="tpu-v5e"))
+    assert "which operation needs it is unknown: a dump lacks the program" in again
+
+
+def test_an_argument_that_the_loop_renamed_has_the_name_of_its_parameter() -> None:
+    text = (
+        "HloModule m, is_scheduled=true, entry_computation_layout={(f32[512,1024]{1,0})->"
+        "f32[512,1024]{1,0}}\n\nENTRY e {\n"
+        "  %state_0___w__.1 = f32[512,1024]{1,0} parameter(0),"
+        ' metadata={op_name="jit(f)/jvp()/while"}\n'
+        "  ROOT %o = f32[512,1024]{1,0} add(%state_0___w__.1, %state_0___w__.1)\n}\n"
+    )
+    cap = hs.read(text, hardware="tpu-v5e")
+    (found,) = cap.findings.of("not-donated")
+    assert found.evidence.startswith("`state_0___w__.1`: ")
+
+
+def test_cells_that_share_their_weights_have_none_to_stack() -> None:
+    """A recurrence that a Python loop wrote out: a scan needs no stack of weights."""
+
+    def loss(w: Any, xs: Any) -> Any:
+        h = jnp.zeros(xs.shape[1:])
+        for x in xs:
+            r, z = jax.nn.sigmoid(h @ w["r"] + x), jax.nn.sigmoid(h @ w["z"] + x)
+            h = (1 - z) * h + z * jnp.tanh((r * h) @ w["h"] + x)
+        return (h * h).sum()
+
+    w = {k: shaped((64, 64)) for k in "rzh"}
+    (found,) = hs.capture(jax.jit(jax.grad(loss)), w, shaped((48, 8, 64))).findings.of("unrolled")
+    assert "stack" not in found.advice
+    assert "repetitions of" in found.title
+
+
+def test_layers_with_others_between_them_are_not_one_scan() -> None:
+    """Two recurrent layers to one of attention: the same function, but not the same work."""
+
+    def layer(k: int, x: Any, w: Any) -> Any:
+        y = (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-6)
+        if k % 3 == 2:
+            scores = jnp.einsum("btd,bsd->bts", y @ w["q"], y @ w["k"])
+            x = x + jax.nn.softmax(scores) @ y @ w["o"]
+        else:
+            x = x + jnp.cumsum(jax.nn.gelu(y @ w["q"]) * (y @ w["k"]), axis=1) @ w["o"]
+        y = (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-6)
+        return x + jax.nn.gelu(y @ w["up"]) @ w["down"]
+
+    def loss(ws: Any, x: Any) -> Any:
+        for k, w in enumerate(ws):
+            x = layer(k, x, w)
+        return (x * x).sum()
+
+    one = {n: shaped((64, 64)) for n in "qko"} | {
+        "up": shaped((64, 256)),
+        "down": shaped((256, 64)),
+    }
+    cap = hs.capture(jax.jit(jax.grad(loss)), [one] * 12, shaped((2, 96, 64)))
+    assert not cap.findings.of("unrolled"), str(cap.findings)
+
+
+def test_three_projections_of_one_value_could_save_two_sums() -> None:
+    on = mesh("model")
+
+    def loss(x: Any, w: Any) -> Any:
+        q, k, v = (x @ w[n] for n in "qkv")
+        return jnp.sum(jnp.tanh(q) * jnp.sin(k) * jnp.cos(v))
+
+    w = {n: shaped((512, 1024), jnp.float32, on, None, "model") for n in "qkv"}
+    fn = jax.grad(lambda x, w: loss(jnp.sin(x), w))
+    cap = on_chip(fn, shaped((2048, 512), jnp.float32, on), w)
+    (found,) = cap.findings.of("reduced-twice")
+    assert found.title.startswith("2 gradients are reduced twice")
+    assert f"{2 * 2048 * 512 * 4:,} of {3 * 2048 * 512 * 4:,} B" in found.title
+
+
+def test_a_mask_of_indices_is_no_branch() -> None:
+    """The derivative of a scatter into rows that vmap picks masks those out of bounds."""
+
+    def loss(w: Any, x: Any, at: Any) -> Any:
+        for k in range(4):
+            with jax.named_scope(f"layer_{k}"):
+                few = jnp.tanh(jnp.take_along_axis(x, at[..., None], 1) @ w) @ w
+                x = jax.vmap(lambda a, i, b: a.at[i].add(b))(x, at, few)
+        return jnp.square(x).sum()
+
+    given = shaped((256, 256)), shaped((4, 512, 256)), shaped((4, 64), jnp.int32)
+    cap = on_chip(jax.grad(loss), *given)
+    assert cap.findings.failed == ()
+    assert not cap.findings.of("batched-branches")
+
+
+def test_padding_of_an_image_for_a_convolution_has_no_advice() -> None:
+    """Its dimensions cannot be merged; which of them are filled up, the layout says."""
+    pytest.importorskip("libtpu")
+
+    def step(w: Any, x: Any) -> Any:
+        dims = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=dims)
+
+    given = shaped((3, 3, 3, 64)), shaped((16, 512, 512, 3))
+    cap = hs.capture(jax.jit(step), *given, topology="v5e:1x1")
+    (found,) = cap.findings.of("padding")
+    assert found.advice == ""
+    assert "as dimensions of" in found.evidence
+    assert "are filled up to tiles of" in found.evidence

@@ -12,11 +12,14 @@ sum     ACCUMULATED  a loop only adds it to what it carries
         REDUCTION    a reduction over a sharded dimension
         JOINED       parts put together: a gather that XLA wrote as a sum
 gather  WEIGHTS      parameters that are stored in shards (FSDP)
+        MULTIPLIED   activations that each device multiplies whole with its shard of weights
         ARGUMENT     another argument that is given in shards
         UPDATED      parameters or state that were updated in shards
         OUTPUT       a result that the step returns whole
 any     CONSTRAINED  a constraint of the person wants another sharding
         REQUESTED    the program asks for it by name
+        RESHARDED    an operation needs another sharding than its operand has; ``why`` names both
+        INSERTED     the partitioner put it in, and which operation needs it is not known
         UNKNOWN      anything else
 """
 
@@ -31,9 +34,12 @@ from ...hlo.collective_kinds import kind_of
 from ...hlo.opcodes import Effect
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
+from ..base.operands import ONE_ARRAY
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.collective import Collective
 from ..why.provenance import reasons
+from ..why.provenance_card import Why
+from ..why.provenance_origins import AxisOrigin
 from . import limits
 from .facts import Facts
 
@@ -49,12 +55,15 @@ class For(Enum):
     REDUCTION = "reduction"
     JOINED = "joined"
     WEIGHTS = "weights"
+    MULTIPLIED = "multiplied"
     ARGUMENT = "argument"
     UPDATED = "updated"
     OUTPUT = "output"
     CONSTRAINED = "constrained"
     REQUESTED = "requested"
     DERIVED = "derived"
+    RESHARDED = "resharded"
+    INSERTED = "inserted"
     UNKNOWN = "unknown"
 
 
@@ -80,12 +89,22 @@ def purpose(facts: Facts, row: Collective) -> Purpose:
     if found.what in (For.UNKNOWN, For.JOINED) and row.inserted is False:
         return _requested(row)
     if found.what in (For.UNKNOWN, For.JOINED):
-        return _by_why(facts, row) or found
+        found = _by_why(facts, row) or found
+    if found.what is For.UNKNOWN and row.inserted and not kind.reduces:
+        return Purpose(For.INSERTED, _unknown(facts, row))
     return found
 
 
-def _requested(row: Collective) -> Purpose:
-    return Purpose(For.DERIVED if row.written_by == "autodiff" else For.REQUESTED)
+def _unknown(facts: Facts, row: Collective) -> str:
+    """Why nobody knows what a collective of the partitioner is for."""
+    card = reasons(facts.module, facts.target)[row.index]
+    if card is None:
+        return "a dump lacks the program before partitioning, which hs.capture of the function has"
+    return card.unknown or "the program before partitioning does not say"
+
+
+def _requested(row: Collective, of: str = "") -> Purpose:
+    return Purpose(For.DERIVED if row.written_by == "autodiff" else For.REQUESTED, of)
 
 
 # -- sums -----------------------------------------------------------------------------------------
@@ -111,10 +130,12 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
         return Purpose(For.UNKNOWN)
     makers = _makers(largest)
     products = [m for m in makers if _multiplies(facts, m)]
-    for product in products:
-        weights = next(filter(None, (_weights(facts, o) for o in product.operands[:2])), "")
-        if weights:
-            return Purpose(For.ACTIVATIONS, weights)
+    weights = next(filter(None, (_weights(facts, o) for p in products for o in p.operands[:2])), "")
+    if row.inserted is False and not _is_gradient(facts, row, makers, results):
+        # What is contracted in a product says nothing about why a program sums it.
+        return _requested(row, weights if _is_product(facts, largest) else "")
+    if weights:
+        return Purpose(For.ACTIVATIONS, weights)
     if _is_gradient(facts, row, makers, results):
         return Purpose(For.GRADIENTS, is_stacked=any(map(_is_stacked, results)))
     if products and len(products) == len(makers):
@@ -150,6 +171,12 @@ def _makers(value: Instruction) -> list[Instruction]:
 
 def _multiplies(facts: Facts, i: Instruction) -> bool:
     return i.opcode in opcodes.PRODUCTS or bool(facts.cost.work.matmul_flops[i.index] > 0)
+
+
+def _is_product(facts: Facts, value: Instruction) -> bool:
+    """Whether a value is a product as it was made."""
+    same = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    return _multiplies(facts, walk.source(value, same, inside_fusions=True).instruction)
 
 
 def multiplies_weights(facts: Facts, value: Instruction) -> bool:
@@ -290,14 +317,32 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
     weights = _weights(facts, given) if given is not None else ""
     if weights and not _is_returned(facts, row):
         return Purpose(For.WEIGHTS, weights)
+    shard = _shard_multiplied_with(facts, row)
+    if shard:
+        return Purpose(For.MULTIPLIED, shard)
     card = _by_why(facts, row)
-    if card is not None:
+    if card is not None and card.what is not For.RESHARDED:
         return card
     if _is_returned(facts, row):
         return Purpose(For.UPDATED if row.phase == "optimiser" else For.OUTPUT)
     if row.moves is not None and row.moves.kind == "argument":
         return Purpose(For.ARGUMENT, row.moves.name)
-    return Purpose(For.UNKNOWN)
+    return card or Purpose(For.UNKNOWN)
+
+
+def _shard_multiplied_with(facts: Facts, row: Collective) -> str:
+    """The weights of which each device multiplies its shard with all that was gathered; ""."""
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    for result in _results(row):
+        for use in walk.uses(result, through, inside_fusions=True, reach=limits.CAUSE_REACH):
+            product = use.instruction
+            if not _multiplies(facts, product) or len(product.operands) != 2:
+                continue
+            other = product.operands[1 - use.operand]
+            given = walk.source(other, ONE_ARRAY, inside_fusions=True).instruction
+            if facts.is_cut_over(given, row):
+                return facts.role(given)[1]
+    return ""
 
 
 def _is_returned(facts: Facts, row: Collective) -> bool:
@@ -323,7 +368,40 @@ def _by_why(facts: Facts, row: Collective) -> Purpose | None:
         return Purpose(For.UPDATED if row.phase == "optimiser" else For.OUTPUT)
     if card.opcode == "copy" and card.line:
         return Purpose(For.CONSTRAINED, short_line(card.line))
+    if card.had and card.needs and (not kind_of(row.kind).reduces or is_joined(row)):
+        return Purpose(For.RESHARDED, _resharded(card))
     return None
+
+
+_NEEDS = {
+    "result": "makes its result as", "needed as": "needs it as", "carried as": "carries it as",
+    "returned as": "returns it as",
+}  # fmt: skip
+
+
+def _resharded(card: Why) -> str:
+    """What an operation has and what it needs, and where these shardings came from."""
+    before = _from(o for o in card.origins if o.of == "operand")
+    after = _from(o for o in card.origins if o.of != "operand")
+    way = next((k for k in _NEEDS if card.needs.startswith(f"{k} ")), "")
+    needs = f"{_NEEDS[way]}{card.needs.removeprefix(way)}" if way else f"needs {card.needs}"
+    at = f" at {short_line(card.line)}" if card.line else ""
+    of = f"the {card.operand}" if card.operand.startswith("result of ") else f"`{card.operand}`"
+    return f"{card.opcode}{at} has {of} as {card.had}{before} and {needs}{after}"
+
+
+def _from(origins: Iterator[AxisOrigin]) -> str:
+    """`` (`x` is given so)``: who chose the axes of a sharding; "" where nobody is known."""
+    said = []
+    for o in origins:
+        if o.kind == "constraint":
+            said.append(f"{o.name or 'the constraint'} at {short_line(o.line)}")
+        elif o.kind == "argument":
+            said.append(f"`{o.name}` is given so")
+        elif o.kind == "output":
+            whole = o.name == "the result"
+            said.append(f"{o.name if whole else f'`{o.name}`'} is returned so")
+    return f" ({', '.join(dict.fromkeys(said))})" if said else ""
 
 
 def is_scatter_of_program(facts: Facts, row: Collective) -> bool:
@@ -345,12 +423,19 @@ def words(rows: Sequence[Purpose]) -> tuple[str, str]:
     if first.what is For.GRADIENTS and all(x.is_stacked for x in rows):
         said += "; the loop keeps those of each trip"
     known = list(dict.fromkeys(x.of for x in rows if x.of))
+    if first.what in (For.RESHARDED, For.INSERTED):
+        more = " (of the longest)" if len(known) > 1 else ""
+        said = f"{said.format(of=known[0])}{more}"
+        return (said if first.what is For.RESHARDED else said[:1].upper() + said[1:]), advice
     shown = ", ".join(k if first.what is For.CONSTRAINED else f"`{k}`" for k in known[:3])
     more = f" and {len(known) - 3:,} more" if len(known) > 3 else ""
+    if first.what in _ASKED and known:
+        said += f", to sum products with {shown}{more}"
     said = said.format(of=f"{shown}{more}" if known else "weights")
     return said[:1].upper() + said[1:], advice
 
 
+_ASKED = (For.REQUESTED, For.DERIVED)
 _WORDS: dict[For, tuple[str, str]] = {
     For.ACCUMULATED: (
         "each trip of the loop sums over the devices and adds that to what it carries",
@@ -386,6 +471,10 @@ _WORDS: dict[For, tuple[str, str]] = {
         "",
     ),
     For.ARGUMENT: ("given in shards and gathered where it is used: {of}", ""),
+    For.MULTIPLIED: (
+        "each device multiplies all of it with its shard of {of}, cut over the same devices",
+        "",
+    ),
     For.UPDATED: (
         "it is updated in shards and returned whole",
         "return it in the sharding in which it is updated (out_shardings), and take it so in the"
@@ -401,6 +490,8 @@ _WORDS: dict[For, tuple[str, str]] = {
     ),
     For.REQUESTED: ("the program asks for it by name", ""),
     For.DERIVED: ("autodiff asks for it, for the gradient of what the line says", ""),
+    For.RESHARDED: ("{of}", ""),
+    For.INSERTED: ("the partitioner put it in; which operation needs it is unknown: {of}", ""),
     For.UNKNOWN: ("", ""),
 }  # fmt: skip
 

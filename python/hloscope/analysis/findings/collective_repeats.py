@@ -37,7 +37,7 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
             continue
         key = (
             row.moves.instruction.index, row.instruction.computation.index,
-            row.instruction.shape.elements, row.executions, _slice_of(source),
+            row.instruction.shape.elements, row.executions, slice_of(source),
         )  # fmt: skip
         seen[key].append(row)
     for rows in seen.values():
@@ -77,7 +77,7 @@ def _phases(rows: list[Collective]) -> str:
 _PARTS = opcodes.SLICES | {"get-tuple-element"}
 
 
-def _slice_of(value: Instruction) -> str:
+def slice_of(value: Instruction) -> str:
     """Which part of its source a value is, as text; the same text is the same part."""
     parts = []
     for at, *_ in walk.path(value, ONE_ARRAY):
@@ -142,7 +142,8 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         for value in _parts_of(row):
             _spread(facts, value, (row, value), marks)
     found: dict[int, list[tuple[Instruction, tuple[Collective, Instruction]]]] = defaultdict(list)
-    for index in list(marks):
+    todo = list(marks)
+    for index in todo:
         for user in facts.module.instructions[index].users:
             if user.opcode != "add" or len(user.operands) != 2 or user.index in found:
                 continue
@@ -151,8 +152,10 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
                 continue
             if not (_one_use(a[1]) and _one_use(b[1])):
                 continue
-            less = min((a, b), key=lambda x: x[1].shape.byte_size)
+            # A sum of reduced values is one, too: of three added up two could be saved.
+            less = min((a, b), key=lambda x: (x[1].index in found, x[1].shape.byte_size))
             found[user.index].append((user, less))
+            todo += _spread(facts, user, (less[0], user), marks)
     alike: dict[tuple[object, ...], list[_Twice]] = defaultdict(list)
     for pairs in found.values():
         user, (row, value) = pairs[0]
@@ -269,14 +272,17 @@ def _spread(
     value: Instruction,
     mark: tuple[Collective, Instruction],
     marks: dict[int, tuple[Collective, Instruction]],
-) -> None:
+) -> list[int]:
     """Marks what is ``value`` and nothing else, also inside the fusions that use it."""
     through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
     held = walk.forward(
         value, through, inside_fusions=True, where=lambda p: p.instruction.index not in marks
     )
+    made = []
     for at, *_ in held:
         marks[at.index] = mark
+        made.append(at.index)
+    return made
 
 
 def _one_use(value: Instruction) -> bool:

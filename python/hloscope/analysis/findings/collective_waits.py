@@ -62,7 +62,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         it = "the longest" if len(rows) > 1 else "it"
         lines = _by_line(rows, waits)
         longest = next((r for line in lines for r in rows if line and r.line == line), first)
-        frame, inferred = facts.line(longest.anchor)
+        frame, inferred = longest.source, bool(longest.inferred)
         yield Finding(
             "exposed-collective",
             f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for {many}"
@@ -122,6 +122,8 @@ def tiny(facts: Facts) -> Iterator[Finding]:
             known is not None
             and known.pattern in ("ring", "exchange")
             and 0 < part <= limits.TINY_TRANSFER
+            # What is gathered again is gathered late, so that it need not be kept.
+            and row.phase != "rematerialised"
         ):
             key = (row.kind, row.axes_or_groups, row.instruction.computation.index)
             groups[key].append(row)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction, Shape, opcodes, walk
+from ...hlo import Instruction, Shape, StackFrame, opcodes, walk
 from ...hlo.texts.places import short_line
 from ..base.lines.frames import own_line
 from ..base.operands import source_of
@@ -467,26 +467,37 @@ def batched_branches(facts: Facts) -> Iterator[Finding]:
     if facts.seconds is None or not facts.total_seconds:
         return
     each = facts.seconds
+    lines: dict[StackFrame | None, list[tuple[Instruction, set[int]]]] = defaultdict(list)
     for n in facts.table.where("select").tolist():
         select = facts.table.instructions[n]
         if len(select.operands) != 3 or not _OF_VMAP.search(select.op_name):
             continue
+        # With a constant it is a mask, such as that of indices out of bounds.
+        ends = [walk.source(o, opcodes.REPEATED).instruction for o in select.operands[1:]]
+        if any(end.opcode in opcodes.LITERALS for end in ends):
+            continue
         made = [_made_for(facts, o) for o in select.operands[1:]]
-        either = made[0] ^ made[1]
-        thrown = [facts.module.instructions[k] for k in sorted(either)]
-        products = [i for i in thrown if facts.cost.matmul_flops[i.index] > 0]
-        seconds = float(sum(each[k] for k in either))
+        lines[facts.line(select)[0]].append((select, made[0] ^ made[1]))
+    for frame, found in lines.items():
+        # One line may choose many times, in a loop that is written out or over several arrays.
+        thrown = set[int]().union(*(either for _, either in found))
+        products = [
+            facts.module.instructions[k] for k in sorted(thrown) if facts.cost.matmul_flops[k] > 0
+        ]
+        seconds = float(sum(each[k] for k in thrown))
         share = seconds / facts.total_seconds
         if not products or share < limits.BATCHED_SHARE:
             continue
         products.sort(key=lambda i: -float(each[i.index]))
-        frame, inferred = facts.line(select)
+        select = max(found, key=lambda x: sum(float(each[k]) for k in x[1]))[0]
+        several = f" (and {len(found) - 1:,} more selects there)" if len(found) > 1 else ""
         yield Finding(
             "batched-branches",
             f"Both values of a select are computed for every row: {percent(share)} of the modelled"
             " step is for one of them only",
-            f"%{select.name} keeps one value for each row of a vmap, as lax.cond does there if its"
-            f" predicate differs by row; the one with matmuls is made by {names(products)}",
+            f"%{select.name}{several} keeps one value for each row of a vmap, as lax.cond does"
+            " there if its predicate differs by row; the one with matmuls is made by"
+            f" {names(products)}",
             "",
             share,
             seconds,
@@ -494,7 +505,7 @@ def batched_branches(facts: Facts) -> Iterator[Finding]:
             "",
             (select, *products),
             frame,
-            inferred,
+            facts.line(select)[1],
         )
 
 

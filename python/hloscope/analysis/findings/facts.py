@@ -17,8 +17,10 @@ from ..base.lines.op_name import BACKWARD, CALLED, FORWARD, parse_op_name
 from ..base.memory_spaces import platform
 from ..base.phases.phases import PHASES, phases
 from ..base.table import Table, table
+from ..comms.arrays import ShardedArray
+from ..comms.collective import Collective
 from ..comms.collectives import Collectives, collectives
-from ..comms.sharding import is_partitioned
+from ..comms.sharding import is_partitioned, shardings
 from ..cost.cost import Cost, estimated
 from ..memory.categories import CATEGORIES
 from ..memory.memory import Memory, analysed
@@ -122,6 +124,27 @@ class Facts:
     def role(self, parameter: Instruction) -> tuple[str, str]:
         """("parameter", "w['up']") of a parameter of ENTRY: what the step uses it as."""
         return self._roles.get(parameter.index, ("", parameter.name))
+
+    def is_cut_over(self, parameter: Instruction, row: Collective) -> bool:
+        """Whether the devices of each group of a collective hold different parts of an argument."""
+        array = self._given.get(parameter.index)
+        if array is None or row.groups is None or row.groups.pairs is not None:
+            return False
+        tiles = array.sharding.coordinates(len(array.global_shape), self.module.num_partitions)
+        groups = row.groups.rows()
+        return max(map(max, groups)) < len(tiles) and all(
+            len({tuple(tiles[d].tolist()) for d in g}) == len(g) > 1 for g in groups
+        )
+
+    @cached_property
+    def _given(self) -> dict[int, ShardedArray]:
+        """Arguments with a known sharding, by the index of their parameter."""
+        found = shardings(self.module, self.target)
+        return {
+            a.instruction.index: a
+            for a in found
+            if a.role == "parameter" and a.instruction is not None and a.sharding.is_known
+        }
 
     @cached_property
     def redundant(self) -> tuple[Redundant, ...]:

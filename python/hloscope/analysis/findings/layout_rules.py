@@ -107,7 +107,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             f"{names(rows)} write{s} the same values in another order{layout}{_types(first, s)}"
             + (f", for {_said(facts, for_what)}" if for_what is not None else "")
             + _lines(facts, rows),
-            _IN_ORDER if argument else "",
+            _IN_ORDER if argument and _only_reordered(facts, rows) else "",
             share,
             seconds,
             int(moved),
@@ -136,6 +136,21 @@ def _updated(i: Instruction) -> Instruction | None:
     update = walk.source(i, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True).instruction
     is_update = update.opcode == "dynamic-update-slice" and update.operands
     return update.operands[0] if is_update else None
+
+
+def _only_reordered(facts: Facts, rows: list[Instruction]) -> bool:
+    """Whether nothing uses these arguments in the order in which they are given, but to update
+    them: weights that are used in both orders have to be turned for one of them."""
+    turned, through = set(rows), opcodes.SAME_ORDER | opcodes.BUNDLES | opcodes.CONTROL
+    for i in rows:
+        source = source_of(i.operands[0], facts.target) if i.operands else None
+        if source is None or source.kind != "argument":
+            continue
+        for use in walk.uses(source.instruction, through):
+            u = use.instruction
+            if u not in turned and u.opcode not in opcodes.UPDATES and not _reorders(u):
+                return False
+    return True
 
 
 def _what(facts: Facts, i: Instruction) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...hlo import Instruction, opcodes, walk
+from ...hlo import Instruction, Shape, opcodes, walk
 from ...hlo.walk import Position
 from ..base.lines.frames import own_line
 from ..base.phases.phases import BACKWARD, phases
@@ -205,9 +205,10 @@ def padding(facts: Facts) -> Iterator[Finding]:
         "padding",
         f"{percent(total / facts.memory.peak_bytes)} of the peak is padding: {size(total)}",
         f"the most in {first.name}: {first.shape.dense_text} takes {size(first.bytes)} for"
-        f" {size(first.bytes - first.padding_bytes)} of data, as its last dimensions are filled"
-        " up to whole tiles",
-        "merge the small dimensions into one, such as [n, 3] into [3 · n]",
+        f" {size(first.bytes - first.padding_bytes)} of data{_filled(first.shape)}",
+        "merge the small dimensions into one, such as [n, 3] into [3 · n]"
+        if _could_be_flat(first.instruction, first.shape)
+        else "",
         facts.peak_share(total),
         None,
         total,
@@ -215,6 +216,31 @@ def padding(facts: Facts) -> Iterator[Finding]:
         tuple(v.instruction for v in worst),
         own_line(first.frames),
     )
+
+
+def _filled(shape: Shape) -> str:
+    """``, as dimensions of 3 and 16 are filled up to tiles of 4 × 128``; "" where unknown."""
+    layout = shape.layout
+    if layout is None or not layout.tiles or len(layout.minor_to_major) < len(layout.tiles[0]):
+        return ""
+    tile = layout.tiles[0]
+    filled = [shape.dimensions[d] for d in layout.minor_to_major[: len(tile)]][::-1]
+    return (
+        f", as dimensions of {' and '.join(map(str, filled))} are filled up to tiles of"
+        f" {' × '.join(map(str, tile))}"
+    )
+
+
+def _could_be_flat(value: Instruction, shape: Shape) -> bool:
+    """Whether the last two dimensions share the tiles, and nothing needs them apart: all that is
+    done with the value is done element by element."""
+    rank = len(shape.dimensions)
+    order = shape.layout.minor_to_major if shape.layout is not None else ()
+    if rank < 2 or set(order[:2]) != {rank - 2, rank - 1}:
+        return False
+    through = opcodes.ELEMENTWISE | opcodes.SAME_NUMBERS | opcodes.FUSIONS | {"select", "broadcast"}
+    used = walk.uses(value, through, inside_fusions=True)
+    return all(u.instruction.opcode in opcodes.BUNDLES for u in used)
 
 
 def replicated_state(facts: Facts) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, opcodes
 from ..base.operands import source_of
+from ..base.phases.phases import BACKWARD, phases
 from ..cost.moves import moves
 from ..grouping.layers.layers import Run, layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, compiler_messages
 from . import limits
 from .collective_facts import sent
+from .collective_repeats import slice_of
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -81,29 +84,37 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
     found = layers(facts.module)
     t = facts.table
     held = _held(facts)
+    products = _products(facts, found.layer)
     stacks: dict[tuple[int, ...], tuple[str, Instruction]] = {}
     for run in found.runs:
         # A tree of collectives or a solver's sweep repeats too, but is not a layer.
         if not (facts.cost.matmul_flops[[s[0] for s in run.stack.spine]] > 0).any():
             continue
-        for numbers, first in _alike(facts, run):
-            stacks.setdefault(numbers, (run.name, first))
+        for numbers in _alike(run, products):
+            if numbers[0] in products:
+                stacks.setdefault(numbers, (run.name, products[numbers[0]][0]))
     for numbers, (name, first) in stacks.items():
+        if any(set(numbers) < set(other) for other in stacks):
+            continue
         inside = np.isin(found.layer, numbers)
         total = int(held[inside].sum())
         most = limits.UNROLLED_SHARE * len(t.instructions)
         if len(numbers) < limits.UNROLLED_LAYERS or total < max(limits.UNROLLED_INSTRUCTIONS, most):
             continue
         frame, inferred = facts.line(first)
+        own = _have_own_weights(facts, numbers, products)
+        what = "layers" if own else f"repetitions of `{name}`"
         yield Finding(
             "unrolled",
-            f"{len(numbers)} layers are written out one by one: {total:,} of"
+            f"{len(numbers)} {what} are written out one by one: {total:,} of"
             f" {len(t.instructions):,} instructions",
             f"`{name}` appears {len(numbers)} times with the same matmuls of the same shapes,"
             f" about {total // len(numbers):,} instructions each: time to compile and the size of"
-            " the program grow with every layer",
+            " the program grow with every one",
             "stack the layers' parameters along a new first axis and run one layer in jax.lax.scan"
-            " (nn.scan in Flax): it compiles once, at the cost of slicing the stack in each step",
+            " (nn.scan in Flax): it compiles once, at the cost of slicing the stack in each step"
+            if own
+            else "run one of them in jax.lax.scan: it compiles once",
             limits.WORTH_SAYING,
             None,
             None,
@@ -114,26 +125,59 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _alike(facts: Facts, run: Run) -> Iterator[tuple[tuple[int, ...], Instruction]]:
-    """(the layers, a product of the first) of those whose matmuls have the same shapes.
+def _products(facts: Facts, layer: npt.NDArray[np.int64]) -> dict[int, list[Instruction]]:
+    """The matmuls of each layer's forward pass, or of all that it has."""
+    out: dict[int, list[Instruction]] = defaultdict(list)
+    late: dict[int, list[Instruction]] = defaultdict(list)
+    phase = phases(facts.module)
+    for n in np.flatnonzero((layer >= 0) & (facts.cost.matmul_flops > 0)).tolist():
+        of = late if phase[n] >= BACKWARD else out
+        of[int(layer[n])].append(facts.table.instructions[n])
+    return late | out
+
+
+def _alike(run: Run, products: dict[int, list[Instruction]]) -> Iterator[tuple[int, ...]]:
+    """Those in a row whose matmuls have the same shapes.
 
     Levels of a network are layers of one function too, but no scan runs over arrays of several
-    shapes.
+    shapes, nor over layers with others between them.
     """
-    instructions = facts.table.instructions
-    by_shapes: dict[tuple[tuple[tuple[int, ...], ...], ...], dict[int, Instruction]] = {}
-    for number, rows in zip(run.identity, zip(*run.stack.spine, strict=True), strict=True):
-        shapes = tuple(_multiplied(instructions[r]) for r in rows)
-        by_shapes.setdefault(shapes, {})[number] = instructions[rows[0]]
-    for layers_of in by_shapes.values():
-        yield tuple(sorted(layers_of)), next(iter(layers_of.values()))
+    shapes = {n: {x for i in products.get(n, ()) for x in _multiplied(i)} for n in run.identity}
+    numbers = sorted(run.identity)
+    row: list[int] = numbers[:1]
+    for number in numbers[1:]:
+        a, b = shapes[row[-1]], shapes[number]
+        # The first and the last layer may have the products before and after the stack, too.
+        is_same = a == b or (row == numbers[:1] and a > b) or (number == numbers[-1] and a < b)
+        if not is_same:
+            yield tuple(row)
+            row = []
+        row.append(number)
+    yield tuple(row)
 
 
-def _multiplied(i: Instruction) -> tuple[tuple[int, ...], ...]:
-    """The dimensions of what is multiplied, of an instruction or within its fusion."""
+def _have_own_weights(
+    facts: Facts, numbers: tuple[int, ...], products: dict[int, list[Instruction]]
+) -> bool:
+    """Whether there is no argument, or part of one, that all of them multiply with."""
+    used = []
+    for n in numbers:
+        given = [o for i in products[n] for o in _operands(i)]
+        sources = [(source_of(o, facts.target), slice_of(o)) for o in given]
+        used.append({(s.instruction, part) for s, part in sources if s.kind == "argument"})
+    return not set.intersection(*used)
+
+
+def _operands(i: Instruction) -> list[Instruction]:
+    """What an instruction, or the products in its fusion, multiplies."""
     inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
-    shapes = (o.shape for x in inside if x.opcode in opcodes.PRODUCTS for o in x.operands[:2])
-    return tuple(tuple(sorted(d for d in s.dimensions if d > 1)) for s in shapes)
+    return [o for x in inside if x.opcode in opcodes.PRODUCTS for o in x.operands[:2]]
+
+
+def _multiplied(i: Instruction) -> list[tuple[tuple[int, ...], ...]]:
+    """The dimensions of both operands of each product of an instruction."""
+    dims = [tuple(sorted(d for d in o.shape.dimensions if d > 1)) for o in _operands(i)]
+    return list(zip(dims[::2], dims[1::2], strict=True))
 
 
 def _held(facts: Facts) -> npt.NDArray[np.int64]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...hlo import Instruction
+from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
+from ...hlo.walk import Position
 from ..memory.carries import Residual
 from ..text.units import size
 from . import limits
@@ -80,10 +81,10 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "stored-larger",
             f"The backward pass gets {row.shape.dense_text} ({size(row.bytes)}), stored"
-            f" {times:.3g} times the size of what it is made from",
-            f"each slice is {how} before it is stored: %{source.name} makes it from"
-            f" {_from(source)}",
-            _ADVICE[how],
+            f" {_times(times)} times the size of what it is made from",
+            f"each slice is {how} before it is stored: %{source.name}"
+            f" {'is' if how == 'repeated' else 'makes it from'} {_from(source)}",
+            _ADVICE[how] if how != "repeated" or _is_multiplied(row) else "",
             facts.peak_share(saved),
             None,
             saved,
@@ -92,6 +93,27 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _times(n: float) -> str:
+    return f"{n:,.0f}" if n >= 100 else f"{n:.3g}"
+
+
+def _is_multiplied(row: Residual) -> bool:
+    """Whether a loop that reads a stack multiplies its slices: a product can broadcast itself."""
+    through = opcodes.SAME_NUMBERS | opcodes.SLICES | opcodes.FUSIONS | opcodes.BUNDLES
+    for loop in row.readers:
+        body = dict(loop.instruction.called).get("body")
+        if body is None or not body.parameters:
+            continue
+        for carry in loop.carries:
+            held = Position(body.parameters[0], (carry.index,))
+            used = walk.uses(held, through, inside_fusions=True)
+            if carry.buffer == row.buffer and any(
+                u.instruction.opcode in opcodes.PRODUCTS for u in used
+            ):
+                return True
+    return False
 
 
 _ADVICE = {
