@@ -103,7 +103,7 @@ def test_what_is_not_donated_is_held_twice() -> None:
     found = only(step(1), "not-donated")
     assert found.title == "1 argument that the step replaces is not donated: 64 MiB held twice"
     assert found.evidence == (
-        "`p0`: an output of the same shape is computed from each and has memory of its own"
+        "`p0`: an output of the same shape is computed from it and has memory of its own"
     )
     # half of the peak, of which the chip has as much as eight times
     assert (round(found.share, 6), found.seconds, found.bytes) == (0.5, None, 64 << 20)

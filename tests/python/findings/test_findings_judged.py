@@ -272,3 +272,33 @@ def test_padding_of_an_image_for_a_convolution_has_no_advice() -> None:
     assert found.advice == ""
     assert "as dimensions of" in found.evidence
     assert "are filled up to tiles of" in found.evidence
+
+
+def test_weights_that_a_constraint_makes_whole_are_not_the_price_of_fsdp() -> None:
+    on = mesh("x")
+
+    def step(x: Any, w: Any) -> Any:
+        return lax.with_sharding_constraint(x @ w, NamedSharding(on, P()))
+
+    w = shaped((2048, 16384), jnp.float32, on, None, "x")
+    found = waits(on_chip(jax.grad(lambda w, x: jnp.sin(step(x, w)).sum()), w,
+                          shaped((16384, 2048), jnp.float32, on)))  # fmt: skip
+    assert found
+    assert not any("price of FSDP" in e for e in found)
+    assert any("(the constraint at test_findings_judged.py:" in e for e in found)
+
+
+def test_what_xla_gathers_for_want_of_a_way_has_no_advice() -> None:
+    """The person's constraint wants another sharding, and not the whole that XLA goes through."""
+    pytest.importorskip("libtpu")
+
+    def step(x: Any, w: Any) -> Any:
+        y = lax.with_sharding_constraint(jnp.tanh(x @ w), P("data", None))
+        return lax.with_sharding_constraint(jnp.sin(y), P(None, "model"))
+
+    given = [jax.ShapeDtypeStruct((4096, 4096), jnp.float32)] * 2
+    fn = jax.jit(step, in_shardings=(P("data"), P()))
+    cap = hs.capture(fn, *given, topology="v5e:2x4", mesh={"data": 2, "model": 4})
+    for found in cap.findings.of("gathered-then-sliced"):
+        assert found.advice == ""
+    assert cap.findings.failed == ()

@@ -22,7 +22,6 @@ from findings_programs import (
     closed_over,
     fetched_from_the_host,
     gathered_again,
-    highest_precision,
     mesh,
     on_tpu,
     printing,
@@ -39,11 +38,12 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 SECONDS, PEAK, WIRE = "seconds", "peak", "wire"
+PROGRAM, CALLS = "program", "calls"  # bytes of constants or instructions; calls of Python
 
 
 @dataclass(frozen=True)
 class Pair:
-    """``gains`` says by what half of what is at stake is gained; "none left": the finding goes."""
+    """``gains`` says by what half of what is at stake is gained."""
 
     rule: str
     branch: str  # part of the advice
@@ -281,10 +281,28 @@ def kept_narrow(followed: bool) -> hs.Capture:
     return hs.capture(jax.jit(step), ws, shaped((512, 2048), BF16), topology="v5e:1x1")
 
 
-twin(
-    "wide-matmul", "cast the operands to bf16", "without precision='highest'", "none left",
-    highest_precision, "tpu",
+def multiplied(how: str) -> hs.Capture:
+    def step(x: Any, w: Any) -> Any:
+        if how == "bf16":
+            return jnp.dot(x.astype(BF16), w.astype(BF16), preferred_element_type=F32)
+        return jnp.dot(x, w, precision="highest" if how == "highest" else None)
+
+    return hs.capture(jax.jit(step), *[shaped((4096, 4096))] * 2, topology="v5e:1x1")
+
+
+@pair(
+    "wide-matmul", "cast the operands to bf16", "operands in bf16, the sum in f32", SECONDS, "tpu"
+)
+def operands_narrowed(followed: bool) -> hs.Capture:
+    return multiplied("bf16" if followed else "highest")
+
+
+@pair(
+    "wide-matmul", "lower jax.default_matmul_precision", "without precision='highest'", SECONDS,
+    "tpu",
 )  # fmt: skip
+def precision_lowered(followed: bool) -> hs.Capture:
+    return multiplied("default" if followed else "highest")
 
 
 @pair(
@@ -430,7 +448,7 @@ def returned_as_given(followed: bool) -> hs.Capture:
     return hs.capture(jax.jit(step, donate_argnums=0), shaped((2048, 1024)))
 
 
-@pair("does-not-fit", "shard", "rows over eight devices", "none left")
+@pair("does-not-fit", "shard", "rows over eight devices", PEAK)
 def shards_that_fit(followed: bool) -> hs.Capture:
     on = mesh("x")
     spec = ("x",) if followed else ()
@@ -472,12 +490,35 @@ twin(
 
 # -- the program ----------------------------------------------------------------------------------
 
-twin("large-constant", "pass the array as an argument", "given", "none left", closed_over)
-twin("unrolled", "jax.lax.scan", "layers stacked, in a scan", "none left", python_loop)
+twin("large-constant", "pass the array as an argument", "given", PROGRAM, closed_over)
+twin(
+    "unrolled", "stack the layers' parameters", "layers stacked, in a scan", PROGRAM, python_loop
+)  # fmt: skip
+
+
+@pair("unrolled", "run one of them in jax.lax.scan", "a recurrence's cells in a scan", PROGRAM)
+def cells_scanned(followed: bool) -> hs.Capture:
+    def loss(w: Any, xs: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            r, z = jax.nn.sigmoid(h @ w["r"] + x), jax.nn.sigmoid(h @ w["z"] + x)
+            return (1 - z) * h + z * jnp.tanh((r * h) @ w["h"] + x), None
+
+        h = jnp.zeros(xs.shape[1:])
+        if followed:
+            h, _ = lax.scan(cell, h, xs)
+        else:
+            for x in xs:
+                h, _ = cell(h, x)
+        return (h * h).sum()
+
+    w = {k: shaped((64, 64)) for k in "rzh"}
+    return hs.capture(jax.jit(jax.grad(loss)), w, shaped((48, 8, 64)))
+
+
 twin(
     "host-copies", "keep on the device what every step reads", "almost nothing left on the host",
     SECONDS, fetched_from_the_host,
 )  # fmt: skip
-twin("host-callback", "out of the compiled step", "no print in the step", "none left", printing)
+twin("host-callback", "out of the compiled step", "no print in the step", CALLS, printing)
 
-__all__ = ["PAIRS", "PEAK", "SECONDS", "WIRE", "Pair", "on_tpu", "partial"]
+__all__ = ["CALLS", "PAIRS", "PEAK", "PROGRAM", "SECONDS", "WIRE", "Pair", "on_tpu", "partial"]

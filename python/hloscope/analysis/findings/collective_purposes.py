@@ -316,7 +316,11 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
     given = row.instruction.operands[0] if row.instruction.operands else None
     weights = _weights(facts, given) if given is not None else ""
     if weights and not _is_returned(facts, row):
-        return Purpose(For.WEIGHTS, weights)
+        said = reasons(facts.module, facts.target)[row.index]
+        origins = said.origins if said is not None else ()
+        fixed = any(o.kind == "constraint" and not o.axis for o in origins)
+        # Whole by a constraint of the person's, it is not the price of FSDP.
+        return (_by_why(facts, row) if fixed else None) or Purpose(For.WEIGHTS, weights)
     shard = _shard_multiplied_with(facts, row)
     if shard:
         return Purpose(For.MULTIPLIED, shard)

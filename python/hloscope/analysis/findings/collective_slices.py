@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
 from ..comms.collective import Collective
+from ..why.provenance import reasons
 from .collective_facts import moved, over
 from .collective_purposes import by_device, is_joined, is_scatter_of_program
 from .facts import Facts
@@ -28,7 +29,9 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             f"%{row.name} makes {row.parts[0].shape}, and all its users cut it again"
             f" ({names(uses)})",
             "the sharding changes back and forth: constrain the value between the two to the"
-            " sharding of its user, so that shards move directly",
+            " sharding of its user, so that shards move directly"
+            if _is_asked_whole(facts, row)
+            else "",
             facts.wire_share(wire, seconds),
             seconds,
             wire,
@@ -37,6 +40,15 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _is_asked_whole(facts: Facts, row: Collective) -> bool:
+    """Whether a constraint of the person's asks for the whole: XLA's own detours cannot be left
+    out by constraining."""
+    card = reasons(facts.module, facts.target)[row.index]
+    if card is None or not card.needs.endswith("replicated"):
+        return False
+    return any(o.kind == "constraint" for o in card.origins)
 
 
 def cut_again(row: Collective) -> list[Instruction]:

@@ -141,7 +141,11 @@ def _updated(i: Instruction) -> Instruction | None:
 def _only_reordered(facts: Facts, rows: list[Instruction]) -> bool:
     """Whether nothing uses these arguments in the order in which they are given, but to update
     them: weights that are used in both orders have to be turned for one of them."""
-    turned, through = set(rows), opcodes.SAME_ORDER | opcodes.BUNDLES | opcodes.CONTROL
+    turned, hands_on = set(rows), opcodes.SAME_ORDER | opcodes.BUNDLES | opcodes.CONTROL
+
+    def through(i: Instruction) -> bool:
+        return i.opcode in hands_on and i not in turned and not _reorders(i)
+
     for i in rows:
         source = source_of(i.operands[0], facts.target) if i.operands else None
         if source is None or source.kind != "argument":
@@ -270,7 +274,7 @@ def _why_copied(facts: Facts, i: Instruction) -> str:
         )
     if donated:
         return f", into the memory of the donated `{donated}`"
-    if i.is_root or any(u.is_root for u in i.users):
+    if i.computation.is_entry and (i.is_root or any(u.is_root for u in i.users)):
         return ", for the step to return them"
     return ""
 

@@ -41,8 +41,8 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         "not-donated",
         f"{len(rows):,} argument{'s' if len(rows) > 1 else ''} that the step replaces"
         f" {'are' if len(rows) > 1 else 'is'} not donated: {size(total)} held twice{copied}",
-        f"{shown}{more}: an output of the same shape is computed from each and has memory of"
-        " its own",
+        f"{shown}{more}: an output of the same shape is computed from"
+        f" {'each' if len(rows) > 1 else 'it'} and has memory of its own",
         "jax.jit(step, donate_argnums=(…)) for the arguments that the caller drops",
         max(facts.peak_share(total), facts.time_share(seconds, moved) if copies else 0.0),
         seconds,
