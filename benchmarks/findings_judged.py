@@ -7,11 +7,13 @@ figures and names left out; its reason says of which programs the HLO or the sou
 
     exposed-collective: The chip waits # (#) for # all-gathers over *
       cause: # of # on the wire is not hidden behind compute ... Stored in shards ...
+      said: gathered.tpu: The chip waits 449 µs (53 % of the modelled step) for ...
       true: the operands are parameters given P('data'), and a product reads each result
       of: gathered.tpu, gathered_scoped.tpu x2
 
 Prints findings that are new, changed (known for other programs only), gone, false or not judged
-yet. ``--write`` puts these into the file, new ones as "not judged". Times are of TPU v5e.
+yet. ``--write`` puts these into the file, new ones as "not judged", other programs with "?". Where
+several folders are given, programs have their folder's name. Times are of TPU v5e.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ class Judged(NamedTuple):
     judgement: str
     reason: str
     programs: Counter[str]
+    said: str = ""  # by one of them, with figures
+    unjudged: frozenset[str] = frozenset()  # others that say so, with "?" in the file
 
 
 def without_figures(text: str) -> str:
@@ -75,23 +79,27 @@ def load(file: Path) -> dict[Sentence, Judged]:
         lines = [x.strip() for x in block.strip().splitlines() if not x.startswith("#")]
         if len(lines) < 4:
             continue
+        said = lines.pop(2).removeprefix("said: ") if lines[2].startswith("said: ") else ""
         rule, title = lines[0].split(": ", 1)
         judgement, _, reason = lines[2].partition(":")
         assert judgement in JUDGEMENTS, lines[2]
         programs: Counter[str] = Counter()
         for one in lines[3].removeprefix("of: ").split(", "):
             name, _, times = one.partition(" x")
-            programs[name] = int(times or 1)
+            if not times.endswith("?") and not name.endswith("?"):
+                programs[name] = int(times or 1)
         kept[Sentence(rule, title, lines[1].removeprefix("cause: "))] = Judged(
-            judgement, reason.strip(), programs
+            judgement, reason.strip(), programs, said
         )
     return kept
 
 
 def save(file: Path, kept: dict[Sentence, Judged]) -> None:
     blocks = [
-        f"{s.rule}: {s.title}\n  cause: {s.cause}\n  {j.judgement}: {j.reason}\n  of: "
+        f"{s.rule}: {s.title}\n  cause: {s.cause}\n  said: {j.said}\n"
+        f"  {j.judgement}: {j.reason}\n  of: "
         + ", ".join(f"{n} x{k}" if k > 1 else n for n, k in sorted(j.programs.items()))
+        + "".join(f", {n}?" for n in sorted(j.unjudged))
         for s, j in sorted(kept.items())
     ]
     head = "# Findings, judged by reading the HLO; made by findings_judged.py --write.\n\n"
@@ -102,6 +110,7 @@ def programs(given: list[str]) -> Iterator[tuple[str, Any]]:
     """Name and capture of each: those of the given files, or of the advice pairs."""
     import hloscope as hs
 
+    several = len(given) > 1  # two folders may have programs of one name
     for g in map(Path, given):
         for path in sorted(g.iterdir()) if g.is_dir() else [g]:
             name = path.name.removesuffix(".gz")
@@ -110,7 +119,8 @@ def programs(given: list[str]) -> Iterator[tuple[str, Any]]:
             cap = hs.read(path)
             if cap.hardware is None:
                 cap.hardware = "tpu-v5e"
-            yield name.rpartition(".")[0], cap
+            folder = f"{path.parent.name}/" if several else ""
+            yield folder + name.rpartition(".")[0], cap
     if not given:
         from advice_pairs import PAIRS
 
@@ -155,12 +165,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     kept, found, read = load(options.kept), defaultdict(Counter), []
+    said: dict[Sentence, str] = {}
     for name, cap in programs(options.files):
         read.append(name)
         if cap.findings.failed:
             print(f"{name}: failed: {cap.findings.failed}")
         for finding in cap.findings:
             found[sentence(finding)][name] += 1
+            words = f"{name}: {finding.title}: {finding.evidence} → {finding.advice or 'no advice'}"
+            said.setdefault(sentence(finding), " ".join(words.split()))
     differs = compare(found, kept, read)
     for what, sentences in differs.items():
         print(f"\n{what}: {len(sentences)}")
@@ -171,8 +184,11 @@ def main() -> None:
         for s in kept.keys() | found.keys():
             old = kept.get(s, Judged(UNJUDGED, "", Counter()))
             of = Counter({n: k for n, k in old.programs.items() if n not in set(read)})
-            of += found.get(s, Counter())
-            kept[s] = Judged(old.judgement, old.reason, of)
+            now = found.get(s, Counter())
+            is_new = old.judgement == UNJUDGED
+            of += Counter({n: k for n, k in now.items() if is_new or n in old.programs})
+            more = frozenset(n for n in now if n not in of)
+            kept[s] = Judged(old.judgement, old.reason, of, said.get(s, old.said), more)
         save(options.kept, {s: j for s, j in kept.items() if j.programs})
 
 

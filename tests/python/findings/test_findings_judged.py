@@ -302,3 +302,18 @@ def test_what_xla_gathers_for_want_of_a_way_has_no_advice() -> None:
     for found in cap.findings.of("gathered-then-sliced"):
         assert found.advice == ""
     assert cap.findings.failed == ()
+
+
+def test_a_sum_of_many_gradients_does_not_name_one_of_them() -> None:
+    on = mesh("data")
+
+    def loss(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = jnp.tanh(x @ w)
+        return jnp.square(x).mean()
+
+    ws = [shaped((256, 256), jnp.float32, on) for _ in range(6)]
+    cap = on_chip(jax.grad(loss), ws, shaped((2048, 256), jnp.float32, on, "data"))
+    (found,) = cap.findings.of("exposed-collective")
+    assert "all-reduce of 6 arrays over data" in found.title
+    assert "1.5 MiB of 6 arrays" in found.evidence
