@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import hloscope as hs
@@ -317,3 +318,26 @@ def test_a_sum_of_many_gradients_does_not_name_one_of_them() -> None:
     (found,) = cap.findings.of("exposed-collective")
     assert "all-reduce of 6 arrays over data" in found.title
     assert "1.5 MiB of 6 arrays" in found.evidence
+
+
+def test_an_exchange_is_not_put_down_to_what_only_reads_its_result() -> None:
+    """Microbatches cut across the sharded rows: the gradient's product leaves the axis in place."""
+    on = mesh("data")
+    across = P(None, "data")
+    own = jax.shard_map(lambda x: jnp.tanh(x) * x, mesh=on, in_specs=across, out_specs=across)
+
+    def loss(w: Any, x: Any) -> Any:
+        y = own((x @ w).reshape(8, -1, 512)).reshape(-1, 512)
+        return jnp.square(y - y.mean(-1, keepdims=True)).mean()
+
+    given = shaped((512, 512), jnp.float32, on), shaped((16384, 512), jnp.float32, on, "data")
+    cap = on_chip(jax.grad(loss), *given)
+    found = [f for f in cap.findings.of("exposed-collective") if "all-to-all" in f.title]
+    assert any("reshape at test_findings_judged.py:" in f.evidence for f in found)
+    assert any("shard_map's in_specs at test_findings_judged.py:" in f.evidence for f in found)
+    for f in found:
+        if said := re.search(
+            r" as (P\([^ ]*.*?\)) .* and makes its result as (\S.*?\)|\w+)", f.evidence
+        ):
+            assert "data" in said[2], f.evidence
+            assert said[1].index("'data'") != said[2].index("'data'"), f.evidence

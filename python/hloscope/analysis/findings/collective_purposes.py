@@ -25,6 +25,7 @@ any     CONSTRAINED  a constraint of the person wants another sharding
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -373,6 +374,8 @@ def _by_why(facts: Facts, row: Collective) -> Purpose | None:
     if card.opcode == "copy" and card.line:
         return Purpose(For.CONSTRAINED, short_line(card.line))
     if card.had and card.needs and (not kind_of(row.kind).reduces or is_joined(row)):
+        if kind_of(row.kind).exchanges and not _moves_axis(card):
+            return None
         return Purpose(For.RESHARDED, _resharded(card))
     return None
 
@@ -387,11 +390,38 @@ def _resharded(card: Why) -> str:
     """What an operation has and what it needs, and where these shardings came from."""
     before = _from(o for o in card.origins if o.of == "operand")
     after = _from(o for o in card.origins if o.of != "operand")
-    way = next((k for k in _NEEDS if card.needs.startswith(f"{k} ")), "")
-    needs = f"{_NEEDS[way]}{card.needs.removeprefix(way)}" if way else f"needs {card.needs}"
+    how, needs = _needed(card)
     at = f" at {short_line(card.line)}" if card.line else ""
     of = f"the {card.operand}" if card.operand.startswith("result of ") else f"`{card.operand}`"
-    return f"{card.opcode}{at} has {of} as {card.had}{before} and {needs}{after}"
+    return (
+        f"{card.opcode}{at} has {of} as {card.had}{before} and {needs}{after}{how and f', {how}'}"
+    )
+
+
+def _needed(card: Why) -> tuple[str, str]:
+    """(how, what an operation needs or makes), of a card that may serve several: the first."""
+    first, *rest = card.needs.split("; ")
+    for said in (first, *rest[:1]):
+        for way, verb in _NEEDS.items():
+            if said.startswith(f"{way} "):
+                return ("" if said is first else first), f"{verb}{said.removeprefix(way)}"
+    return "", f"needs {first}"
+
+
+def _moves_axis(card: Why) -> bool:
+    """Whether an axis is at another dimension after than before: what an all-to-all does."""
+    specs = (s.partition("P(")[2].removesuffix(")") for s in (card.had, _needed(card)[1]))
+    before, after = map(_AXES.findall, specs)
+    return any(
+        set(_NAMES.findall(a)) & set(_NAMES.findall(b))
+        for n, a in enumerate(before)
+        for m, b in enumerate(after)
+        if n != m
+    )
+
+
+_AXES = re.compile(r"None|'[^']*'|\([^()]*\)")
+_NAMES = re.compile(r"'([^':]*)")
 
 
 def _from(origins: Iterator[AxisOrigin]) -> str:
