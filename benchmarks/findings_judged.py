@@ -67,7 +67,7 @@ def sentence(finding: Any) -> Sentence:
     # The cause is the evidence's last part: what it is for comes after the figures.
     parts = re.split(r"(?<=[a-z)*#])[.;:] ", evidence)
     cause = evidence if len(evidence) <= 150 else f"{evidence[:80]} … {parts[-1][:80]}"
-    tried = f" → {advice[:60]}" if advice else " → no advice"
+    tried = f" → {advice[:60].rstrip()}" if advice else " → no advice"
     return Sentence(finding.rule, title[:110], cause + tried)
 
 
