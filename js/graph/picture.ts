@@ -172,7 +172,7 @@ export function layoutPicture(
       for (let e = inOffsets[v]; e < inOffsets[v + 1]; e++) {
         ids[at] = e;
         from[at] = place[inFrom[e]];
-        weight[at] = projection.inBytes[e];
+        weight[at] = projection.inSteps[e];
         into[at++] = k;
       }
     }

@@ -262,7 +262,7 @@ describe("local graphs", () => {
     expect([...prepareLocal(4, from, to, weight).kind]).toEqual([0, 0, 0, 0]);
   });
 
-  test("cycles are broken where the fewest bytes flow", () => {
+  test("cycles are broken where the least flows", () => {
     const { from, to } = edges([
       [0, 1],
       [1, 2],
@@ -271,6 +271,55 @@ describe("local graphs", () => {
     const kind = new Uint8Array(3);
     markBackEdges(3, from, to, [1, 100, 100], kind);
     expect([...kind]).toEqual([EdgeKind.Back, 0, 0]);
+  });
+
+  test("what a call only passes on does not put it before a call whose result it needs", () => {
+    const op = (name: string, group: number, operands: number[]) => ({
+      name,
+      opcode: "add",
+      group,
+      operands,
+    });
+    const s = setup({
+      groups: [
+        { parent: -1, kind: "module", label: "m" },
+        { parent: 0, kind: "entry", label: "e" },
+        { parent: 1, kind: "scope", label: "student" },
+        { parent: 1, kind: "scope", label: "teacher" },
+      ],
+      instructions: [
+        { name: "images", opcode: "parameter", group: 1, flags: 4 },
+        op("cast", 2, [0]), // once for both
+        op("student_0", 2, [1]),
+        op("student_1", 2, [2]),
+        op("teacher_0", 3, [1]),
+        op("teacher_1", 3, [4]),
+        op("teacher_2", 3, [5]),
+        op("loss", 2, [3, 6]),
+      ],
+      computations: [{ name: "main", root: 7, group: 1 }],
+    });
+    const openness = new Openness(s.tree);
+    openness.open[s.tree.node(1)] = 1;
+    const p = project(s.tree, s.flow, s.weight, openness);
+    const items = [...p.children.subarray(p.childOffsets[0], p.childOffsets[1])];
+    const order = names(s, p, 0);
+    const from: number[] = [];
+    const to: number[] = [];
+    const steps: number[] = [];
+    items.forEach((v, k) => {
+      for (let e = p.inOffsets[v]; e < p.inOffsets[v + 1]; e++) {
+        from.push(items.indexOf(p.inFrom[e]));
+        to.push(k);
+        steps.push(p.inSteps[e]);
+      }
+    });
+    const kind = new Uint8Array(from.length);
+    markBackEdges(items.length, Int32Array.from(from), Int32Array.from(to), steps, kind);
+    const back = from.flatMap((u, e) =>
+      kind[e] === EdgeKind.Back ? [`${order[u]} → ${order[to[e]]}`] : [],
+    );
+    expect(back).toEqual(["student → teacher"]);
   });
 
   test("where about as much runs both ways the schedule decides", () => {

@@ -130,7 +130,6 @@ function straight(gone: boolean, users: number, sources: number) {
       hidden: new Uint8Array(n),
       offsets,
       sources: Uint32Array.from(lists.flat()),
-      bytes: new Float64Array(0),
       chipOffsets: none,
       chips: none,
       output: new Uint8Array(n),

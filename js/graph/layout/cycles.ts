@@ -1,10 +1,10 @@
 /**
  * Groups may use each other's values in both directions, so their graph can have cycles although
  * the instructions have none. Inside a strongly connected part the nodes are reordered, starting
- * from the schedule, so that few bytes run against the flow; edges that still run backwards are
- * marked. Edges elsewhere never are.
+ * from the schedule, so that little work runs against the flow (see `Projection.inSteps`); edges
+ * that still run backwards are marked. Edges elsewhere never are.
  *
- * A byte along the schedule counts twice: where about as much runs each way (a rematerialised
+ * What runs along the schedule counts twice: where about as much runs each way (a rematerialised
  * forward pass shares work with the first one), what begins first stays first.
  */
 import { EdgeKind } from "./edges.ts";

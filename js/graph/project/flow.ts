@@ -19,8 +19,6 @@ export interface Flow {
   /** Drawn instructions whose values reach each instruction: CSR. */
   offsets: Uint32Array;
   sources: Uint32Array;
-  /** Bytes that flow along each; of the tuple element alone, where only an element is used. */
-  bytes: Float64Array;
   /** Chips of each instruction: parameters, constants, or elements taken from them. */
   chipOffsets: Uint32Array;
   chips: Uint32Array;
@@ -54,21 +52,16 @@ export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): F
   const offsets = new Uint32Array(n + 1);
   const chipOffsets = new Uint32Array(n + 1);
   let sources = new Uint32Array(operands.values.length + 16);
-  let bytes = new Float64Array(sources.length);
   let chips = new Uint32Array(256);
   let s = 0;
   let k = 0;
   const seen = new Int32Array(n).fill(-1);
-  const addSource = (i: number, o: number, size: number): void => {
+  const addSource = (i: number, o: number): void => {
     if (seen[o] === i) return;
     seen[o] = i;
     if (s === sources.length) {
       sources = grow(sources);
-      const more = new Float64Array(sources.length);
-      more.set(bytes);
-      bytes = more;
     }
-    bytes[s] = size > 0 ? size : 1;
     sources[s++] = o;
   };
   const addChip = (i: number, o: number): void => {
@@ -87,13 +80,10 @@ export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): F
     }
     for (let e = begin; e < end; e++) {
       const o = operands.values[e];
-      if (hidden[o] === Hidden.No) addSource(i, o, instruction.bytes[o]);
+      if (hidden[o] === Hidden.No) addSource(i, o);
       else if (hidden[o] === Hidden.Chip) addChip(i, o);
       else {
-        for (let f = offsets[o]; f < offsets[o + 1]; f++) {
-          const one = offsets[o + 1] - offsets[o] === 1;
-          addSource(i, sources[f], one ? instruction.bytes[o] : bytes[f]);
-        }
+        for (let f = offsets[o]; f < offsets[o + 1]; f++) addSource(i, sources[f]);
         // "Element 3 of a tuple parameter" says more than the tuple parameter itself.
         const only = chipOffsets[o + 1] - chipOffsets[o];
         const taken = model.opcode(o) === "get-tuple-element" && elementOf(model, hidden, o) < 0;
@@ -116,7 +106,6 @@ export function buildFlow(model: ViewModel, plumbing: boolean, moves = false): F
     hidden,
     offsets,
     sources: sources.subarray(0, s),
-    bytes: bytes.subarray(0, s),
     chipOffsets,
     chips: chips.subarray(0, k),
     output,

@@ -38,8 +38,8 @@ export interface Projection {
   /** Lifted edges into each item, ordered by source item: CSR. */
   inOffsets: Uint32Array;
   inFrom: Uint32Array;
-  /** Bytes of the values behind each lifted edge. */
-  inBytes: Float64Array;
+  /** What an item has made of each value that leaves it: the most instructions in a row behind one. */
+  inSteps: Float64Array;
   /** Number of instruction edges behind each lifted edge, and the value of one of them. */
   inCount: Uint32Array;
   inValue: Uint32Array;
@@ -104,12 +104,12 @@ export function project(
     itemOfGroup,
     inOffsets: new Uint32Array(0),
     inFrom: new Uint32Array(0),
-    inBytes: new Float64Array(0),
+    inSteps: new Float64Array(0),
     inCount: new Uint32Array(0),
     inValue: new Uint32Array(0),
     inSingle: new Uint8Array(0),
   };
-  liftEdges(projection, flow);
+  liftEdges(projection, flow, weight);
   return projection;
 }
 
@@ -176,7 +176,7 @@ function coverAll(
   return { itemOfInstruction, itemOfGroup };
 }
 
-function liftEdges(p: Projection, flow: Flow): void {
+function liftEdges(p: Projection, flow: Flow, weight: Uint32Array): void {
   const { parent, depth, itemOfInstruction: item } = p;
   const count = p.nodes.length;
   let from = new Uint32Array(1024);
@@ -212,7 +212,7 @@ function liftEdges(p: Projection, flow: Flow): void {
   const inOffsets = new Uint32Array(count + 1);
   const inFrom = new Uint32Array(m);
   const inCount = new Uint32Array(m);
-  const inBytes = new Float64Array(m);
+  const inSteps = new Float64Array(m).fill(1);
   const inValue = new Uint32Array(m);
   const inSingle = new Uint8Array(m);
   let k = 0;
@@ -220,25 +220,78 @@ function liftEdges(p: Projection, flow: Flow): void {
     const e = order[at];
     if (at > 0 && from[order[at - 1]] === from[e] && to[order[at - 1]] === to[e]) {
       inCount[k - 1]++;
-      inBytes[k - 1] += flow.bytes[link[e]];
       if (inValue[k - 1] !== flow.sources[link[e]]) inSingle[k - 1] = 0;
       continue;
     }
     inFrom[k] = from[e];
     inCount[k] = 1;
-    inBytes[k] = flow.bytes[link[e]];
     inValue[k] = flow.sources[link[e]];
     inSingle[k] = 1;
     inOffsets[to[e] + 1]++;
     k++;
   }
   for (let v = 0; v < count; v++) inOffsets[v + 1] += inOffsets[v];
+  countSteps(p, flow, weight, { from, to, link, order, m }, inSteps);
   p.inOffsets = inOffsets;
   p.inFrom = inFrom.subarray(0, k);
   p.inCount = inCount.subarray(0, k);
-  p.inBytes = inBytes.subarray(0, k);
+  p.inSteps = inSteps.subarray(0, k);
   p.inValue = inValue.subarray(0, k);
   p.inSingle = inSingle.subarray(0, k);
+}
+
+interface Lifted {
+  from: Uint32Array;
+  to: Uint32Array;
+  link: Uint32Array;
+  order: Uint32Array;
+  m: number;
+}
+
+/**
+ * The most instructions in a row that an item has behind a value that leaves it: what it made of
+ * it. A mask that XLA computed once for two calls stands in one of them and has few steps there;
+ * the result of a call has most of the call behind it. Counted only in containers whose items need
+ * one another, where an order must be chosen.
+ */
+function countSteps(
+  p: Projection,
+  flow: Flow,
+  weight: Uint32Array,
+  lifted: Lifted,
+  inSteps: Float64Array,
+): void {
+  const { parent, depth, itemOfInstruction: item } = p;
+  const { from, to, link, order, m } = lifted;
+  const levels = new Set<number>();
+  for (let e = 0; e < m; e++) if (from[e] >= to[e]) levels.add(depth[from[e]]);
+  const steps = new Map<number, Float64Array>();
+  for (const level of levels) {
+    const at = new Int32Array(p.nodes.length); // the item of this level that holds each item
+    for (let v = 0; v < at.length; v++) {
+      at[v] = depth[v] < level ? -1 : depth[v] === level ? v : at[parent[v]];
+    }
+    const count = new Float64Array(item.length);
+    for (let i = 0; i < item.length; i++) {
+      const mine = item[i] < 0 ? -1 : at[item[i]];
+      if (mine < 0 || flow.hidden[i] !== Hidden.No) continue;
+      let most = 0;
+      for (let e = flow.offsets[i]; e < flow.offsets[i + 1]; e++) {
+        const source = flow.sources[e];
+        if (count[source] > most && at[item[source]] === mine) most = count[source];
+      }
+      count[i] = most + weight[i];
+    }
+    steps.set(level, count);
+  }
+  let k = -1;
+  for (let n = 0; n < m; n++) {
+    const e = order[n];
+    const same = n > 0 && from[order[n - 1]] === from[e] && to[order[n - 1]] === to[e];
+    if (!same) k++;
+    const count = steps.get(depth[from[e]]);
+    if (count) inSteps[k] = Math.max(inSteps[k], count[flow.sources[link[e]]]);
+  }
 }
 
 /** Stable order by key of 0..m, or of `order` if it is given. */
