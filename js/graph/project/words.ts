@@ -88,7 +88,8 @@ export function chipLabel(tree: Tree, i: number, depth = 0): string {
       ? chipLabel(tree, operands.values[e], depth + 1)
       : label;
   }
-  const bare = label === model.opcode(i);
+  const opcode = model.opcode(i);
+  const bare = label === opcode || (opcode === "fusion" && model.has(i, Flag.Inline));
   if (bare && operands.offsets[i + 1] - operands.offsets[i] === 1) {
     const o = operands.values[operands.offsets[i]];
     if (model.has(o, Flag.Inline) || model.has(o, Flag.Parameter)) {

@@ -223,3 +223,36 @@ def test_loops_say_how_often_they_run(compiled):
     assert loops
     assert labels(module)[loops[0].index] == "while ×16"
     assert FAMILIES[families(module)[loops[0].index]].id == "control_flow"
+
+
+def test_what_only_spreads_a_constant_or_a_scale_is_drawn_as_one():
+    """As XLA writes them on a CPU for all that use them: no box of their own, no arrow."""
+    module = read_modules(SPREAD)[0]
+    bits = dict(zip((i.name for i in module.instructions), flags(module).tolist(), strict=True))
+    assert bits["half"] & INLINE
+    assert bits["spread"] & INLINE
+    assert not bits["cast"] & INLINE
+    assert not bits["doubled"] & INLINE
+
+
+SPREAD = """HloModule m
+
+spread_c { p = f32[16]{0} parameter(0)
+  ROOT b = f32[8,16]{1,0} broadcast(p), dimensions={1} }
+half_c { p = f32[] constant(0.5)
+  ROOT b = f32[8,16]{1,0} broadcast(p), dimensions={} }
+cast_c { p = f32[8,16]{1,0} parameter(0)
+  ROOT b = bf16[8,16]{1,0} convert(p) }
+doubled_c { p = f32[16]{0} parameter(0)
+  a = f32[16]{0} add(p, p)
+  ROOT b = f32[8,16]{1,0} broadcast(a), dimensions={1} }
+ENTRY main {
+  scale = f32[16]{0} parameter(0)
+  x = f32[8,16]{1,0} parameter(1)
+  half = f32[8,16]{1,0} fusion(), kind=kLoop, calls=half_c
+  spread = f32[8,16]{1,0} fusion(scale), kind=kLoop, calls=spread_c
+  cast = bf16[8,16]{1,0} fusion(x), kind=kLoop, calls=cast_c
+  doubled = f32[8,16]{1,0} fusion(scale), kind=kLoop, calls=doubled_c
+  ROOT r = (f32[8,16], f32[8,16], bf16[8,16], f32[8,16]) tuple(half, spread, cast, doubled)
+}
+"""

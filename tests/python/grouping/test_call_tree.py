@@ -8,6 +8,7 @@ from typing import Any
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 from hloscope.analysis.base.labels.labels import labels
 from hloscope.analysis.grouping.folds import folds
@@ -317,3 +318,34 @@ def _layers(module: Any) -> dict[str, tuple[str, bool]]:
         layer = next((x for x in found if x.startswith("layer ")), "")
         out[i.name] = layer, any(x.startswith("backward") for x in found)
     return out
+
+
+@BOTH
+def test_a_decaying_rate_is_no_decay_of_weights(read: Any) -> None:
+    optimizer = optax.adam(optax.exponential_decay(1e-3, 100, 0.9))
+
+    def step(p: Any, state: Any, x: jax.Array) -> Any:
+        gradients = jax.grad(lambda p: model(p, x).sum())(p)
+        updates, state = optimizer.update(gradients, state, p)
+        return optax.apply_updates(p, updates), state
+
+    state = jax.eval_shape(optimizer.init, PARAMS)
+    found = outline(read(step, PARAMS, state, w(24, 16)))
+    assert {label for label in found if label.startswith("optimizer")} == {"optimizer · adam"}
+
+
+@BOTH
+def test_a_step_that_is_counted_is_no_optimizer(read: Any) -> None:
+    def momentum_sgd(p: Any, v: Any, gradients: Any) -> Any:
+        v = jax.tree.map(lambda v, g: 0.9 * v + g, v, gradients)
+        return jax.tree.map(lambda p, v: p - 0.1 * v, p, v), v
+
+    def step(p: Any, v: Any, at: jax.Array, x: jax.Array) -> Any:
+        loss, gradients = jax.value_and_grad(lambda p: model(p, x).sum())(p)
+        p, v = momentum_sgd(p, v, gradients)
+        return p, v, at + 1, loss / 8
+
+    at = jax.ShapeDtypeStruct((), jnp.int32)
+    found = outline(read(step, PARAMS, PARAMS, at, w(24, 16)))
+    assert "momentum_sgd" in found
+    assert not [label for label in found if label.startswith("optimizer")]

@@ -53,7 +53,8 @@ def _named(names: Iterable[str]) -> str:
         if word in words or (" " in word and word in text):
             if "trust ratio" in text and found in _WITH_TRUST:
                 return _WITH_TRUST[found]
-            return "adamw" if found == "adam" and {"decayed", "decay"} & words else found
+            decays = "decayed weights" in text or "weight decay" in text  # a schedule's is another
+            return "adamw" if found == "adam" and decays else found
     return ""
 
 

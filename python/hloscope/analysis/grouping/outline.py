@@ -458,7 +458,11 @@ class _Composer:
         entry = self.module.entry
         in_entry = t.computation == (entry.index if entry is not None else -1)
         inline = at_caller & (phase == OPTIMISER) & in_entry
-        rows = np.flatnonzero((given | inline) & (self.own >= 0) & ~t.silent)
+        mine = (given | inline) & (self.own >= 0) & ~t.silent
+        # A step that is counted, a loss that is averaged: no call whose work makes only scalars.
+        array = np.array([any(x.rank for x in s.leaves() if x.is_array) for s in t.shapes], bool)
+        updates = np.unique(self.own[mine & array[t.shape]])
+        rows = np.flatnonzero(mine & (given | np.isin(self.own, updates)))
         if not len(rows):
             return
         name = optimiser_name(self.module, rows)

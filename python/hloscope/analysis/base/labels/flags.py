@@ -29,6 +29,7 @@ BIG_SHARE = 0.5
 BIG_COUNT = 24
 
 _INLINE = opcodes.LITERALS | opcodes.DEVICE_IDS
+_SPREADING = opcodes.LITERALS | {"parameter", "broadcast", "bitcast", "convert", "reshape"}
 # Moves nothing in memory.
 _PLUMBING = (
     opcodes.BUNDLES | opcodes.SAME_ORDER | {"after-all"}
@@ -54,6 +55,7 @@ def flags(module: Module) -> NDArray[np.uint16]:
     rank = np.array([s.rank if s.is_array else 99 for s in t.shapes], np.int64)[t.shape]
     bytes_ = output_bytes(t)
     inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
+    inline |= _spread(t, rank)
     move = is_(_MOVES) | t.by_opcode(lambda o: o.endswith("-done") and is_collective(o), bool)
     family = families(module)
     marker = np.zeros(n, bool)
@@ -84,6 +86,19 @@ def _scalar_operand(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:
     out = np.zeros(len(single), bool)
     operand = t.operands.values[t.operands.offsets[:-1][single]]
     out[single] = rank[operand] == 0
+    return out
+
+
+def _spread(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Fusions that only spread a constant, a scale or a bias: values that nothing computed."""
+    given = t.by_opcode(lambda o: o in opcodes.LITERALS, bool)
+    given |= t.by_opcode(lambda o: o == "parameter", bool) & (rank <= 1)
+    plain = t.by_opcode(lambda o: o in _SPREADING, bool)
+    out = t.by_opcode(lambda o: o == "fusion", bool)
+    out[t.operands.rows[~given[t.operands.values]]] = False
+    caller, _ = t.caller()
+    computing = np.bincount(t.computation[~plain], minlength=len(t.first)) > 0
+    out[caller[computing & (caller >= 0)]] = False
     return out
 
 
