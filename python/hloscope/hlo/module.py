@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import columns
+from .limits import MOST_DEVICES
 from .parts import (
     Alias,
     FrameTable,
@@ -333,11 +334,18 @@ class Module:
 
     @property
     def num_partitions(self) -> int:
-        return number(self.attributes.get("num_partitions"), 1)
+        return self._device_counts[1]
 
     @property
     def replica_count(self) -> int:
-        return number(self.attributes.get("replica_count"), 1)
+        return self._device_counts[0]
+
+    @property
+    def _device_counts(self) -> tuple[int, int]:
+        """(replicas, partitions) that the header states; 1 and 1 if no machine has as many."""
+        replicas = number(self.attributes.get("replica_count"), 1)
+        partitions = number(self.attributes.get("num_partitions"), 1)
+        return (replicas, partitions) if replicas * partitions <= MOST_DEVICES else (1, 1)
 
     @cached_property
     def input_output_alias(self) -> tuple[Alias, ...]:
@@ -424,9 +432,10 @@ class Module:
         return list(map(names.__getitem__, of.tolist()))
 
     def frame_ids(self) -> list[int]:
-        """``stack_frame_id`` of each instruction, 0 if there is none: see ``frames``."""
+        """``stack_frame_id`` of each instruction, 0 if ``frames`` has none of that number."""
         of, texts = self.attribute_texts
         ids = np.array([columns.frame_id(text) for text in texts], np.int64)
+        ids[ids > len(self.frames.frames)] = 0
         found: list[int] = ids[of].tolist()
         return found
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from .limits import MOST_BYTES
 from .texts.regex import regex
 
 # bits per element, xla/primitive_util.h and xla_data.proto
@@ -163,7 +164,7 @@ _CLOSING = frozenset(")]}")
 
 def _parse_layout(text: str) -> Layout:
     order, _, rest = text[1:-1].partition(":")
-    minor = tuple(int(d) for d in order.split(",") if d.strip().isdecimal())
+    minor = tuple(int(d) for d in order.split(",") if _is_small(d.strip()))
     tiles: tuple[tuple[int, ...], ...] = ()
     space = 0
     bits: int | None = None
@@ -171,14 +172,19 @@ def _parse_layout(text: str) -> Layout:
         first = groups[1 : groups.index(")")]
         if letter == "T":
             tiles = tuple(
-                tuple(int(d) if d.strip().isdecimal() else -1 for d in g.split(","))
+                tuple(int(d) if _is_small(d.strip()) else -1 for d in g.split(","))
                 for g in groups[1:-1].split(")(")
             )
-        elif letter == "S" and first.isdecimal():
+        elif letter == "S" and _is_small(first):
             space = int(first)
-        elif letter == "E" and first.isdecimal():
+        elif letter == "E" and _is_small(first):
             bits = int(first)
     return Layout(text, minor, tiles, space, bits)
+
+
+def _is_small(text: str) -> bool:
+    """Whether it is a number that a layout can have."""
+    return text.isdecimal() and len(text) < 10
 
 
 def without_comments(text: str) -> str:
@@ -239,6 +245,9 @@ def _parse_shape(text: str, depth: int) -> Shape:
             sizes.append(int(number))
         else:
             raise ValueError(f"not a dimension: {d[:40]!r} in {text[:80]!r}")
-    return Shape(
+    found = Shape(
         clean, kind, tuple(sizes), tuple(dynamic), _parse_layout(layout) if layout else None
     )
+    if found.byte_size > MOST_BYTES:
+        raise ValueError(f"an array larger than any machine: {text[:80]!r}")
+    return found

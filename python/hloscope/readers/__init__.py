@@ -18,6 +18,7 @@ from .files import dump_directory, gzipped
 from .files.decode import saved_as_text
 from .files.sources import Source, load
 from .formats import READERS
+from .hlo.checks import refuse_impossible
 
 __all__ = ["ModuleEntry", "ReadError", "list_modules", "read_modules"]
 
@@ -49,6 +50,7 @@ def read_modules(data: bytes | str, name: str = "") -> list[Module]:
             gc.enable()
     for m in modules:
         m.warnings = (*warnings, *m.warnings)
+        refuse_impossible(m, name)
     return modules
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..api.capture import Capture
     from ..hlo import Module
 
+# Open boxes within one another: dot and Python's recursion take no more, and nobody reads them.
+MAX_DEPTH = 60
 _INSIDE = frozenset(["fusion", "reducer", "call"])  # boxes of their own, opened only on request
 
 
@@ -43,6 +45,7 @@ class Box:
     size: int = 1
     opened: bool = False
     count: int = 1  # members of a fold
+    depth: int = 0  # open boxes around it
     inside: list[Box] = field(default_factory=list)
 
 
@@ -67,6 +70,7 @@ class Picture:
             if owner >= 0:
                 self.owned.setdefault(owner, []).append(g)
         self.wanted = wanted
+        self._found: dict[int, tuple[str, bool]] = {}
         self.box_of_group: dict[int, Box] = {}
         self.box_of_instruction: dict[int, Box] = {}
         self.opened_instructions: dict[int, Box] = {}
@@ -84,12 +88,15 @@ class Picture:
         if box.instruction >= 0 and box.group < 0:
             for g in groups:
                 inner = Box(f"g{g}", f"{KINDS[self.tree.kind[g]]} {self.tree.label[g]}", g)
+                inner.depth = box.depth + 1
                 self.box_of_group[g] = inner
                 found.append((int(self.tree.order[g]), inner))
                 self._open(inner)
         else:
             found = self._contents(box.group)
         box.inside = [b for _, b in sorted(found, key=lambda pair: pair[0])]
+        for inner in box.inside:
+            inner.depth = box.depth + 1
         return box.inside
 
     def _contents(self, group: int) -> list[tuple[int, Box]]:
@@ -137,7 +144,7 @@ class Picture:
                 box.instruction >= 0 and self.instructions[box.instruction].name in self.wanted
             )
             closed.remove(box)
-            if box.size <= 1 or box.id in refused:
+            if box.size <= 1 or box.depth > MAX_DEPTH or box.id in refused:
                 continue
             more = self._weight(box) - 1
             folded = box.count > 1 and total > max_nodes // 2
@@ -173,6 +180,7 @@ class Picture:
 
     def edges(self) -> dict[tuple[str, str], int]:
         """Edges between drawn boxes, through plumbing, without those that a longer path implies."""
+        self._found.clear()
         count: dict[tuple[str, str], int] = {}
         drawn: dict[int, frozenset[str]] = {}
         offsets, values = self.table.operands.offsets.tolist(), self.table.operands.values.tolist()
@@ -203,21 +211,35 @@ class Picture:
         own = self.box_of_instruction.get(i)
         if own is not None:
             return own.id
-        g = int(self.tree.group[i])
-        while g > 0:
-            box = self.box_of_group.get(g)
-            if box is not None and not box.opened:
-                return box.id if not self._silent(i) else ""
-            if box is not None and g != box.group:  # another member of an opened fold
-                return ""
-            owner = int(self.tree.owner[g])
-            if owner >= 0 and owner in self.box_of_instruction:
-                return self.box_of_instruction[owner].id
-            g = int(self.tree.parent[g])
-        return ""
+        box, is_group = self._around(int(self.tree.group[i]))
+        return "" if is_group and self.table.silent[i] else box
 
-    def _silent(self, i: int) -> bool:
-        return bool(self.table.silent[i])
+    def _around(self, group: int) -> tuple[str, bool]:
+        """The closed box around a group or '', and whether it is a group's; found once for all
+        groups on the way up, which may be thousands."""
+        way: list[int] = []
+        found: tuple[str, bool] | None = None
+        g = group
+        while g > 0 and found is None:
+            found = self._found.get(g)
+            if found is None:
+                way.append(g)
+                found = self._at(g)
+                g = int(self.tree.parent[g])
+        found = found or ("", False)
+        self._found |= dict.fromkeys(way, found)
+        return found
+
+    def _at(self, g: int) -> tuple[str, bool] | None:
+        box = self.box_of_group.get(g)
+        if box is not None and not box.opened:
+            return box.id, True
+        if box is not None and g != box.group:  # another member of an opened fold
+            return "", False
+        owner = int(self.tree.owner[g])
+        if owner >= 0 and owner in self.box_of_instruction:
+            return self.box_of_instruction[owner].id, False
+        return None
 
 
 def _reduce(count: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:

@@ -10,6 +10,7 @@ import math
 from functools import lru_cache
 
 from ...hlo import Shape
+from ...hlo.limits import MOST_BYTES
 from ...hlo.shape import ELEMENT_BITS
 
 
@@ -39,7 +40,8 @@ def _tiled_bytes(shape: Shape) -> int:
     sizes = [shape.dimensions[d] for d in reversed(order)]  # major to minor
     for tile in layout.tiles:
         sizes = _tile(sizes, tile)
-    return (math.prod(sizes) * bits + 7) // 8
+    padded = (math.prod(sizes) * bits + 7) // 8
+    return padded if padded <= MOST_BYTES else shape.byte_size  # tiles that no machine has
 
 
 def _tile(sizes: list[int], tile: tuple[int, ...]) -> list[int]:

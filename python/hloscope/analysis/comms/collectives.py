@@ -17,9 +17,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ...hlo import Instruction, Mesh, Module, Target
 from ...hlo.collective_kinds import OF_PERMUTES, PERMUTE
+from ...hlo.limits import MOST_IN_TABLE
 from ...hlo.shardings.devices import (
     DeviceGroups,
     axes_text,
@@ -138,9 +140,22 @@ class Collectives(Rows[Collective]):
     def traffic(self, rows: Iterable[Collective] | None = None) -> Traffic:
         """Bytes sent by device (row) to device (column) in all executions of ``rows`` or of all.
 
-        Modelled as rings in the printed order of each group (``wire.add_traffic``).
+        Modelled as rings in the printed order of each group (``wire.add_traffic``). Raises
+        ``ValueError`` for more devices than a table can have.
         """
-        out = np.zeros((self.num_devices, self.num_devices))
+        n = self.num_devices
+        if n > MOST_IN_TABLE:
+            raise ValueError(
+                f"a table of who sends to whom has {n:,} × {n:,} figures here; it is made for up "
+                f"to {MOST_IN_TABLE:,} devices"
+            )
+        return self._sent(np.zeros((n, n)), rows)
+
+    def sent_bytes(self) -> npt.NDArray[np.float64]:
+        """Bytes that each device sends in all executions, as in ``traffic``."""
+        return self._sent(np.zeros(self.num_devices), None)
+
+    def _sent(self, out: Traffic, rows: Iterable[Collective] | None) -> Traffic:
         if rows is None:  # of mutually exclusive branches, those that send most
             sent = [(r.branches, float(r.total_wire_bytes or 0)) for r in self.rows]
             rows = [self.rows[n] for n in sorted(heaviest(sent))]

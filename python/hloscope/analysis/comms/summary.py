@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...hlo import Module, Target
+from ..base.table import per_devices
 from .collectives import collectives
 from .sharding import shardings
 
@@ -50,15 +51,16 @@ def collectives_summary(module: Module, target: Target) -> dict[str, Any]:
     return {"collectives": rows} | total
 
 
+@per_devices
 def shardings_summary(module: Module, target: Target) -> dict[str, Any]:
     """Number of parameters by sharding text, and the devices with the parameter bytes of each."""
     found = shardings(module, target)
     held = found.device_bytes("parameter")
     known = {d.partition: d for d in target.devices}
     devices = []
-    for partition in range(found.num_devices):
+    for partition, bytes_held in enumerate(held.tolist()):
         device = known.get(partition)
-        size = None if math.isnan(held[partition]) else int(held[partition])
+        size = None if math.isnan(bytes_held) else int(bytes_held)
         row: dict[str, Any] = {"partition": partition, "parameter_bytes": size}
         if device is not None:
             row |= {"id": device.id, "kind": device.kind}

@@ -14,6 +14,7 @@ from ...hlo.collective_kinds import KINDS, part
 from ...hlo.shardings.devices import DeviceGroups
 
 Traffic = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 def wire_bytes(kind: str, payload_bytes: int, group_size: int) -> int | None:
@@ -30,7 +31,8 @@ def wire_bytes(kind: str, payload_bytes: int, group_size: int) -> int | None:
 
 
 def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | None) -> None:
-    """Add the bytes sent in one execution, from source row to target column, to ``out``.
+    """Add the bytes sent in one execution, from source row to target column, to ``out``; to its
+    source alone where ``out`` has one dimension.
 
     Rings follow the printed order of the group; on a real torus the ring may have another order,
     which changes the neighbours but not the amount sent.
@@ -40,7 +42,7 @@ def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | 
     if groups.pairs is not None:
         moving = groups.pairs[groups.pairs[:, 0] != groups.pairs[:, 1]]
         moving = moving[(moving < len(out)).all(axis=1)]
-        np.add.at(out, (moving[:, 0], moving[:, 1]), payload)
+        _add(out, moving[:, 0], moving[:, 1], payload)
         return
     for rows in _equal(groups):
         n = rows.shape[1]
@@ -51,13 +53,19 @@ def add_traffic(out: Traffic, kind: str, payload: float, groups: DeviceGroups | 
         if known is None:
             continue
         if known.pattern == "exchange":
+            if out.ndim == 1:
+                np.add.at(out, rows, payload / n * (n - 1))
+                continue
             for step in range(1, n):
-                np.add.at(out, (rows, np.roll(rows, -step, axis=1)), payload / n)
+                _add(out, rows, np.roll(rows, -step, axis=1), payload / n)
         elif known.pattern == "chain":  # the last device passes nothing on
-            np.add.at(out, (rows[:, :-1], rows[:, 1:]), float(payload))
+            _add(out, rows[:, :-1], rows[:, 1:], float(payload))
         else:
-            sent = known.passes * part(payload, n)
-            np.add.at(out, (rows, np.roll(rows, -1, axis=1)), sent)
+            _add(out, rows, np.roll(rows, -1, axis=1), known.passes * part(payload, n))
+
+
+def _add(out: Traffic, source: Ints, target: Ints, sent: float) -> None:
+    np.add.at(out, source if out.ndim == 1 else (source, target), sent)
 
 
 def _equal(groups: DeviceGroups) -> Iterable[npt.NDArray[np.int64]]:

@@ -23,8 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module
+from ...hlo.limits import MOST_RUNS
 from ..base.loops.trips import trip_count
 from ..base.table import per_module, table
+
+# A sum that is larger is no figure of a program; products of it must stay finite.
+_MOST = 1e150
 
 Floats = npt.NDArray[np.float64]
 
@@ -158,16 +162,18 @@ def count_runs(
     conditions too, as in XLA's cost analysis.
     """
     t = table(module)
-    runs = np.zeros(len(module.computations))
-    loop_of = np.full(len(module.computations), -1, np.int64)
-    in_condition = np.zeros(len(module.computations), bool)
+    runs = [0.0] * len(module.computations)
+    loop_of = [-1] * len(module.computations)
+    in_condition = [False] * len(module.computations)
     unknown: list[Instruction] = []
+    place: dict[int, int] = {}  # in unknown
     parents: list[int] = []
     left_out: list[int] = []
-    runs[_first(module, calls.edges)] = 1
+    for first in _first(module, calls.edges):
+        runs[first] = 1.0
     for c in reversed(calls.order):
         for e in calls.below[c]:
-            times, inside, condition = 1.0, int(loop_of[c]), bool(in_condition[c])
+            times, inside, condition = 1.0, loop_of[c], in_condition[c]
             if e.role is Role.REDUCER:
                 continue
             if e.role is Role.BRANCH and taken[e.caller] != e.callee:
@@ -177,23 +183,23 @@ def count_runs(
                 n = trips[e.caller]
                 if n is None:
                     times = 1.0
-                    loop = t.instructions[e.caller]
-                    if loop not in unknown:
-                        unknown.append(loop)
+                    if e.caller not in place:
+                        place[e.caller] = len(unknown)
+                        unknown.append(t.instructions[e.caller])
                         parents.append(inside)
-                    inside, condition = unknown.index(loop), e.role is Role.CONDITION
+                    inside, condition = place[e.caller], e.role is Role.CONDITION
                 else:
                     times = float(n if e.role is Role.BODY else n + 1)
-            runs[e.callee] += runs[c] * times
+            runs[e.callee] = min(runs[e.callee] + runs[c] * times, MOST_RUNS)
             loop_of[e.callee], in_condition[e.callee] = inside, condition
     return Runs(
         calls,
-        runs,
+        np.array(runs),
         trips,
         tuple(unknown),
         tuple(parents),
-        loop_of,
-        in_condition,
+        np.array(loop_of, np.int64),
+        np.array(in_condition, bool),
         taken,
         tuple(sorted(left_out)),
     )
@@ -229,6 +235,8 @@ def branches_by_work(
 
     ``work`` is a figure per instruction, such as its seconds.
     """
+    if not any(e.role is Role.BRANCH for e in calls.edges):
+        return {}
     return _inclusive(module, calls, work, trips, least)[1]
 
 
@@ -248,8 +256,10 @@ def _inclusive(
 ) -> tuple[Floats, dict[int, int]]:
     """Inclusive values by instruction, and the branch that each conditional counts."""
     t = table(module)
-    value = np.nan_to_num(own)
-    total = np.bincount(t.computation, value, len(module.computations)).astype(np.float64)
+    own = np.nan_to_num(own)
+    value: list[float] = own.tolist()
+    sums = np.bincount(t.computation, own, len(module.computations))
+    total: list[float] = sums.astype(np.float64).tolist()
     taken: dict[int, int] = {}
     for c in calls.order:
         branches: dict[int, float] = {}
@@ -259,7 +269,8 @@ def _inclusive(
             inner = total[e.callee]
             if e.role in (Role.BODY, Role.CONDITION):
                 n = trips.get(e.caller)
-                inner = inner * (1 if n is None else n + (e.role is Role.CONDITION))
+                times = 1 if n is None else min(n + (e.role is Role.CONDITION), MOST_RUNS)
+                inner = min(inner, _MOST) * times
             if e.role is Role.BRANCH:
                 before = branches.get(e.caller)
                 if before is None or (inner < before if least else inner > before):
@@ -270,4 +281,4 @@ def _inclusive(
         for caller, inner in branches.items():
             value[caller] += inner
             total[c] += inner
-    return value, taken
+    return np.minimum(np.array(value), _MOST), taken

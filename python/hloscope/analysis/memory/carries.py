@@ -13,7 +13,7 @@ intended: a partitioner may stack the gathered array although the sharded one wa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...hlo import Instruction, Shape, opcodes, walk
@@ -90,72 +90,97 @@ def find_loops(live: Liveness) -> tuple[Loop, ...]:
     bodies = {
         e.caller: e.callee for below in calls.below for e in reversed(below) if e.role is Role.BODY
     }
+    scheduled = map(module.instructions.__getitem__, live.schedule.tolist())
+    loops = [i for i in scheduled if i.opcode == "while"]
+    if not loops:
+        return ()
+    uses = _Uses(live, calls)
     out = []
-    for n in live.schedule.tolist():
-        loop = module.instructions[n]
-        if loop.opcode == "while":
-            out.append(
-                Loop(
-                    loop,
-                    trip_count(loop),
-                    PHASES[int(phase[n])],
-                    _carries(live, calls, loop, bodies.get(loop.index)),
-                )
-            )
+    for i in loops:
+        carries = _carries(live, uses, i, bodies.get(i.index))
+        out.append(Loop(i, trip_count(i), PHASES[int(phase[i.index])], carries))
     return tuple(out)
 
 
-def _carries(
-    live: Liveness, calls: CallGraph, loop: Instruction, body: int | None
-) -> tuple[Carry, ...]:
-    module = live.module
-    nodes = list(live.values.nodes(loop))
-    leaves = list(loop.shape.leaves())
-    written: dict[int, Instruction] = {}
-    sliced: set[int] = set()
-    made: set[int] = set()
-    inner = _computations_inside(calls, body) if body is not None else []
-    for c in inner:
-        for i in module.computations[c].instructions:
+class _Uses:
+    """What executed computations do with buffers: each is looked at once, however deep it is."""
+
+    def __init__(self, live: Liveness, calls: CallGraph) -> None:
+        self.calls = calls
+        self.written: dict[int, dict[int, Instruction]] = defaultdict(dict)
+        self.made: dict[int, set[int]] = defaultdict(set)
+        self.sliced: dict[int, set[int]] = defaultdict(set)
+        # the computations that execute within each, as bits of a number
+        self._inside: dict[int, int] = {}
+        self._bit: dict[int, int] = {}
+        for c in calls.order:
+            if calls.executed[c]:
+                self._look_at(live, c)
+
+    def _look_at(self, live: Liveness, c: int) -> None:
+        self._bit[c] = inside = 1 << len(self._bit)
+        for e in self.calls.below[c]:
+            if e.role >= Role.BODY:
+                inside |= self._inside.get(e.callee, 0)
+        self._inside[c] = inside
+        for i in live.module.computations[c].instructions:
             for k, v in enumerate(live.values.nodes(i)):
                 b = int(live.buffer_of[v])
                 if i.opcode in ("dynamic-update-slice", "scatter"):
-                    written.setdefault(b, i)
-                elif i.opcode == "fusion":
-                    update = _fused_update(i, k)
-                    if update is not None and _updates_own(i, update, b, live):
-                        written.setdefault(b, update)
-                    elif live.values.defines[v]:
-                        made.add(b)
+                    self.written[b].setdefault(c, i)
+                    continue
+                update = _fused_update(i, k) if i.opcode == "fusion" else None
+                if update is not None and _updates_own(i, update, b, live):
+                    self.written[b].setdefault(c, update)
                 elif live.values.defines[v]:
-                    made.add(b)
+                    self.made[b].add(c)
             for k, o in enumerate(i.operands):
                 if not o.shape.is_tuple and _reads_slices(i, k):
-                    sliced.add(int(live.buffer_of[live.values.nodes(o)[0]]))
+                    self.sliced[int(live.buffer_of[live.values.nodes(o)[0]])].add(c)
+
+    def within(self, body: int | None, computations: Iterable[int]) -> list[int]:
+        """Those of the computations that execute within a loop's body."""
+        inside = self._inside.get(body, 0) if body is not None else 0
+        return [c for c in computations if self._bit[c] & inside]
+
+    def writer(self, body: int | None, buffer: int) -> Instruction | None:
+        """What updates a part of the buffer within the body, the outermost first."""
+        some = self.written.get(buffer)
+        found = self.within(body, some) if some else []
+        if len(found) > 1 and body is not None:
+            found = [c for c in _computations_inside(self.calls, body) if c in found]
+        return some[found[0]] if some and found else None
+
+
+def _carries(live: Liveness, uses: _Uses, loop: Instruction, body: int | None) -> tuple[Carry, ...]:
     out = []
+    nodes, leaves = live.values.nodes(loop), loop.shape.leaves()
     for k, (v, shape) in enumerate(zip(nodes, leaves, strict=True)):
         b = int(live.buffer_of[v])
         stored = slice_shape = None
-        if b in written:
+        update = uses.writer(body, b)
+        if update is not None:
             role = "stacked"
-            stored, slice_shape = _stored(written[b])
-        elif b in made:
+            stored, slice_shape = _stored(update)
+        elif uses.within(body, uses.made.get(b, ())):
             role = "counter" if not shape.rank and shape.element_type[:1] in "su" else "updated"
         else:
-            role = "read by slices" if b in sliced else "passed through"
+            sliced = uses.within(body, uses.sliced.get(b, ()))
+            role = "read by slices" if sliced else "passed through"
         out.append(Carry(k, shape, int(live.size[b]), role, b, stored, slice_shape))
     return tuple(sorted(out, key=lambda c: (-c.bytes, c.index)))
 
 
 def _computations_inside(calls: CallGraph, start: int) -> list[int]:
     """A loop body and all computations that execute within it."""
-    out, stack = [], [start]
+    out: dict[int, None] = {}
+    stack = [start]
     while stack:
         c = stack.pop()
         if c not in out:
-            out.append(c)
+            out[c] = None
             stack += [e.callee for e in calls.below[c] if e.role >= Role.BODY]
-    return out
+    return list(out)
 
 
 def _fused_update(fusion: Instruction, leaf: int) -> Instruction | None:

@@ -20,10 +20,12 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ..collective_kinds import KINDS
+from ..limits import MOST_DEVICES
 from ..mesh import Mesh
 from ..module import Instruction, Module
 from ..target import Target
@@ -258,6 +260,18 @@ def device_counts(module: Module, target: Target | None = None) -> tuple[int, in
         return replicas, partitions
     if target is not None and len(target.devices) > 1:
         return replicas, max(1, len(target.devices) // replicas)
+    found = _NAMED.get(module)
+    if found is None:
+        found = _NAMED[module] = _named_counts(module, replicas)
+    return found
+
+
+# What texts name, which takes a walk over the module.
+_NAMED: WeakKeyDictionary[Module, tuple[int, int]] = WeakKeyDictionary()
+
+
+def _named_counts(module: Module, replicas: int) -> tuple[int, int]:
+    """(replicas, partitions) by the meshes, shardings and groups of the module."""
     named = 1
     for text in header_meshes(module.attributes).values():
         mesh = mesh_from_text(text) if text.startswith("mesh[") else None
@@ -266,11 +280,17 @@ def device_counts(module: Module, target: Target | None = None) -> tuple[int, in
         for i in module.entry.instructions:
             text = (i.sharding_text if "sharding=" in i.attribute_text else None) or ""
             for dims in _SHARDING_DEVICES.findall(text):
-                named = max(named, math.prod(int(n) for n in dims.split(",")))
+                named = max(named, _believed(math.prod(int(n) for n in dims.split(",") if n)))
             if "mesh[" in text and (mesh := mesh_from_text(text)) is not None:
                 named = max(named, len(mesh[0].partitions))
     of_groups = _counts_of_groups(module)
-    return max(replicas, of_groups[0]), max(named, of_groups[1])
+    counts = max(replicas, of_groups[0]), max(named, of_groups[1])
+    return counts if math.prod(counts) <= MOST_DEVICES else (1, 1)
+
+
+def _believed(count: int) -> int:
+    """The count, or 1: a damaged number is not one."""
+    return count if count <= MOST_DEVICES else 1
 
 
 def _computations_that_run(module: Module) -> set[int] | None:
@@ -306,7 +326,5 @@ def _counts_of_groups(module: Module) -> tuple[int, int]:
         else:
             continue
         replicas = group_mode(i) in ("cross_replica", "cross_replica_and_partition")
-        top = max(ids, default=0) + 1
-        if top <= 1 << 20:  # a damaged number is not a count
-            found[replicas] = max(found[replicas], top)
+        found[replicas] = max(found[replicas], _believed(max(ids, default=0) + 1))
     return found[True], found[False]

@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..limits import MOST_DEVICES
 from ..mesh import Mesh
+
+# numpy's arrays have no more
+MOST_DIMENSIONS = 32
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -64,8 +68,10 @@ def iota_array(
 ) -> Array | None:
     """0 … n-1 reshaped to ``reshape``, transposed, reshaped to ``dims``; None if they disagree."""
     n = math.prod(reshape)
+    if n > MOST_DEVICES or max(len(dims), len(reshape)) > MOST_DIMENSIONS:
+        return None
     order = tuple(transpose) if transpose is not None else tuple(range(len(reshape)))
-    if n != math.prod(dims) or n > 1 << 24 or sorted(order) != list(range(len(reshape))):
+    if n != math.prod(dims) or sorted(order) != list(range(len(reshape))):
         return None
     return np.arange(n, dtype=np.int64).reshape(reshape).transpose(order).reshape(dims)
 
@@ -83,7 +89,7 @@ def mesh_from_text(text: str) -> tuple[Mesh, int] | None:
     axes = [(a or b or c, int(n)) for a, b, c, n in _AXIS_SIZE.findall(m[1])]
     sizes = tuple(n for _, n in axes)
     total = math.prod(sizes)
-    if not axes or not 0 < total <= 1 << 24:
+    if not axes or not 0 < total <= MOST_DEVICES:
         return None
     ids: Iterable[int] = range(total)
     if m[2]:
@@ -94,7 +100,7 @@ def mesh_from_text(text: str) -> tuple[Mesh, int] | None:
             found = parse_iota(m[2])
         else:
             found = np.asarray(_ints(m[2]), dtype=np.int64)
-        if found is None or found.size != total:
+        if found is None or found.size != total or found.max() >= MOST_DEVICES:
             return None
         ids = (int(i) for i in found.reshape(-1))
     return Mesh(tuple(a for a, _ in axes), sizes, tuple(ids)), m.end()

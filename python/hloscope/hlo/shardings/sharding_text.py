@@ -16,10 +16,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..limits import MOST_DEVICES
 from ..mesh import Mesh
 from ..shape import split_top
 from ..texts.regex import regex
-from .mesh_text import AxisRef, mesh_from_text, parse_axis_ref, parse_iota
+from .mesh_text import MOST_DIMENSIONS, AxisRef, mesh_from_text, parse_axis_ref, parse_iota
 from .sharding import Sharding, from_axes
 
 _DEVICES = regex(r"devices=\[([\d,\s]*)\](?:(<=\[[\d,\s]*\](?:T\([\d,\s]*\))?)|([\d,\s]+))")
@@ -86,7 +87,8 @@ def _gspmd(text: str, inner: str) -> Sharding:
         array = parse_iota(f"[{m[1]}]{m[2]}")
     else:
         ids = np.asarray([int(n) for n in m[3].replace(",", " ").split()], dtype=np.int64)
-        array = ids.reshape(dims) if ids.size == math.prod(dims) else None
+        fits = ids.size == math.prod(dims) and len(dims) <= MOST_DIMENSIONS
+        array = ids.reshape(dims) if fits else None
     if array is None:
         return Sharding("unknown", text)
     kinds: list[str] = []
@@ -173,8 +175,10 @@ _SDY_MESHES = regex(
 def _sdy_mesh(axes: str, ids: str | None) -> Mesh | None:
     pairs = [(name, int(n)) for name, n in _SDY_AXIS.findall(axes)]
     total = math.prod(n for _, n in pairs)
+    if not 0 < total <= MOST_DEVICES:
+        return None
     order = tuple(int(n) for n in ids.replace(",", " ").split()) if ids else tuple(range(total))
-    if len(order) != total:
+    if len(order) != total or max(order) >= MOST_DEVICES:
         return None
     return Mesh(tuple(name for name, _ in pairs), tuple(n for _, n in pairs), order)
 
@@ -209,6 +213,8 @@ def _partition_spec(text: str, meshes: dict[str, Mesh]) -> Sharding:
     if mesh is None and (m := _JAX_MESH.search(text)):
         pairs = [(n, int(s)) for n, s in re.findall(r"'([^']*)': (\d+)", m[1])]
         total = math.prod(s for _, s in pairs)
+        if total > MOST_DEVICES:
+            return Sharding("unknown", text)
         mesh = Mesh(tuple(n for n, _ in pairs), tuple(s for _, s in pairs), tuple(range(total)))
     at = max(text.rfind("PartitionSpec("), 0 if text.startswith("P(") else text.rfind("spec=P("))
     m = re.search(r"(?:PartitionSpec|P)\(", text[at:])

@@ -6,17 +6,29 @@ a sharding is unreadable, so the few kinds that figures depend on are tried here
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from ...hlo.collective_kinds import KINDS
 from ...hlo.columns import NEVER_CALLS, called_names
+from ...hlo.limits import MOST_BYTES_TOGETHER, MOST_DEVICE_NUMBERS, MOST_DEVICES
 from ...hlo.module import Instruction, Module
 from ...hlo.parts import ReadWarning
 from ...hlo.shape import Shape
-from ...hlo.shardings.devices import device_counts, groups_text, names_nobody, parse_groups
+from ...hlo.shardings.devices import (
+    device_counts,
+    group_mode,
+    groups_text,
+    names_nobody,
+    parse_groups,
+)
 from ...hlo.shardings.sharding import Sharding
 from ...hlo.shardings.sharding_text import parse_sharding
 from ...hlo.texts.regex import regex
+from ..errors import ReadError
 
 _COLLECTIVES = frozenset(
     f"{name}{end}"
@@ -63,6 +75,70 @@ def unsaid_devices(module: Module) -> None:
             "no groups: what is sent is unknown; the text of the same dump says it"
         )
         module.warnings = (*module.warnings, ReadWarning(message, is_note=True))
+
+
+def refuse_impossible(module: Module, name: str) -> None:
+    """Warns about counts of devices that no machine has, which are then not used; raises
+    ``ReadError`` where arrays or lists of devices are larger than any machine's."""
+    where = name or "the text"
+    claimed = [f"{k}={v}" for k in ("replica_count", "num_partitions")
+               if len(v := module.attributes.get(k, "")) > 2 and v.isdecimal()]  # fmt: skip
+    if claimed and module.replica_count == module.num_partitions == 1:
+        message = f"{', '.join(claimed)[:80]} is left out: no machine has as many devices"
+        module.warnings = (*module.warnings, ReadWarning(message))
+    sizes = Counter(i.shape for i in module.instructions)
+    if sum(shape.byte_size * n for shape, n in sizes.items()) > MOST_BYTES_TOGETHER:
+        raise ReadError(
+            f"{name or 'the text'} has arrays that are together larger than any machine"
+        )
+    if _device_numbers(module) > MOST_DEVICE_NUMBERS:
+        raise ReadError(
+            f"{where} lists {MOST_DEVICE_NUMBERS:,} devices or more in its shardings and groups, "
+            "more than any program does"
+        )
+
+
+_SHORT = regex(r"<=\[([\d,\s]*)\]|mesh\[([^\[\]]*)\]")
+_AXIS_SIZE = regex(r"=\s*(\d{1,9})")
+
+
+def _device_numbers(module: Module) -> int:
+    """How many device numbers its shardings and groups stand for, each text once."""
+    replicas, partitions = device_counts(module)
+    seen: set[str] = set()
+    total = 0
+    of, texts = module.attribute_texts
+    firsts = np.unique(of, return_index=True)[1]
+    for first, text in zip(firsts.tolist(), texts, strict=True):
+        short = "<=[" in text or "mesh[" in text
+        if not short and (replicas * partitions == 1 or "={{" not in text):
+            continue
+        i = module.instructions[first]
+        groups = groups_text(i) or i.attribute("source_target_pairs")
+        for part in (groups, i.attribute("sharding")):
+            if part is None or part in seen:
+                continue
+            seen.add(part)
+            total += _listed(part) * (_repeats(i, replicas, partitions) if part is groups else 1)
+    return total
+
+
+def _listed(text: str) -> int:
+    """Device numbers that a sharding or groups stand for."""
+    total = len(text) // 2
+    for iota, axes in _SHORT.findall(text):
+        sizes = iota.replace(",", " ").split() if iota else _AXIS_SIZE.findall(axes)
+        count = math.prod(int(n) for n in sizes if len(n) < 10)
+        total += count if count <= MOST_DEVICES else 0  # not read at all
+    return total
+
+
+def _repeats(i: Instruction, replicas: int, partitions: int) -> int:
+    """How often groups repeat, among other replicas or partitions."""
+    mode = group_mode(i)
+    if mode == "flattened":
+        return 1
+    return replicas if mode == "cross_partition" else partitions
 
 
 def check(module: Module, instructions: Iterable[Instruction], warn: Warn) -> None:

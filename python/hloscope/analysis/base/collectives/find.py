@@ -13,6 +13,7 @@ This is hard because compilers print one transfer many times:
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -148,10 +149,8 @@ def _sliced(op: Instruction) -> tuple[int, tuple[tuple[str, int], ...]]:
     element = leaf.byte_size // leaf.elements if leaf.elements else 0
     parts = []
     for sizes in _SIZES.findall(op.attribute("slice_sizes") or ""):
-        count = 1
-        for n in sizes.split(","):
-            count *= int(n)
-        parts.append((f"{leaf.element_type}[{sizes}]", count * element))
+        count = math.prod(int(n) for n in sizes.split(",") if n and len(n) < 20)
+        parts.append((f"{leaf.element_type}[{sizes}]", min(count * element, source.byte_size)))
     return sum(n for _, n in parts), tuple(parts)
 
 

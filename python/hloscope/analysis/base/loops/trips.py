@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ....hlo import Instruction, Module, Shape, opcodes, walk
+from ....hlo.limits import MOST_RUNS
 from ....hlo.walk import Position
 from ..table import per_module, table
 
@@ -163,7 +164,7 @@ def _trip_count(loop: Instruction) -> int | None:
         known = loop.backend_config_json.get("known_trip_count")
         n = known.get("n") if isinstance(known, Mapping) else known
         if isinstance(n, int) or (isinstance(n, str) and n.isdecimal() and len(n) < 19):
-            return int(n)
+            return int(n) if int(n) <= MOST_RUNS else None
     return _counted(loop)
 
 
@@ -416,4 +417,5 @@ def _resolve(
                 total = None
             else:
                 total += count * times
-        counts[at] = total
+        # more often than a machine can: the product of counts that are wrong
+        counts[at] = total if total is None or total <= MOST_RUNS else None

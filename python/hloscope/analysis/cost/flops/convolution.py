@@ -23,6 +23,8 @@ from ....hlo import Shape
 
 _LABELS = re.compile(r"\bdim_labels=([\da-z?]+)_([\da-z?]+)->([\da-z?]+)")
 _WINDOW = re.compile(r"\bwindow=\{([^}]*)\}")
+# Positions of a kernel that are looked at one by one.
+_MOST_POSITIONS = 1 << 20
 _GROUPS = re.compile(r"\b(feature|batch)_group_count=(\d+)")
 
 
@@ -47,6 +49,8 @@ def convolution_flops(lhs: Shape, rhs: Shape, out: Shape, attributes: str) -> fl
         if d not in lhs_labels or d not in rhs_labels:
             return math.nan
         k = int(d)
+        if rhs.dimensions[rhs_labels.index(d)] > _MOST_POSITIONS:
+            return math.nan
         fma *= valid_positions(
             lhs.dimensions[lhs_labels.index(d)],
             rhs.dimensions[rhs_labels.index(d)],

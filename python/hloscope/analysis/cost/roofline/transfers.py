@@ -30,6 +30,7 @@ all-to-all a quarter of an all-gather, about 1 µs per hop) and "How to Think Ab
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +92,16 @@ def members_inside(groups: DeviceGroups | None) -> list[int]:
     """
     if groups is None:
         return [1] * BLOCK_SIZES
+    if groups not in _INSIDE:
+        _INSIDE[groups] = _members_inside(groups)
+    return _INSIDE[groups]
+
+
+# The same for every chip that time is modelled on.
+_INSIDE: WeakKeyDictionary[DeviceGroups, list[int]] = WeakKeyDictionary()
+
+
+def _members_inside(groups: DeviceGroups) -> list[int]:
     if groups.pairs is not None:
         moving = groups.pairs
         inside = [bool((p := moving >> k).size == 0 or (p[:, 0] == p[:, 1]).all()) for k in _BLOCKS]

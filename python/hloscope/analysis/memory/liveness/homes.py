@@ -22,6 +22,9 @@ from .liveness import Liveness
 from .sharing import Sharing
 from .values import OUTPUT, TEMP
 
+# Free windows looked at for all temporaries together: some seconds.
+MOST_WINDOWS = 100_000_000
+
 Ints = npt.NDArray[np.int64]
 # (size, host, last point before, first point after, buffer before, buffer after) of a free window
 Window = tuple[int, int, int, int, int, int]
@@ -46,10 +49,16 @@ def homes(live: Liveness, sharing: Sharing) -> Ints:
     instants = {start[b] for b in temps.tolist() if start[b] == end[b]}
     several = _several_ranges(live)
     rank = ranks_of_places(free.columns[:2, : free.used], made)
+    looked_at = 0
     for b in temps.tolist():
         if start[b] == end[b] and _is_element_on_tpu(made_by[int(live.defined_by[b])].shape):
             continue  # unused: XLA:TPU leaves it on the heap
         fits = free.fitting(size[b], start[b], end[b])
+        looked_at += free.used
+        if looked_at > MOST_WINDOWS:
+            break  # what is left stays on the heap
+        if len(fits) > WINDOW_TRIES:
+            fits = _possible(fits, free.columns, b, live, sharing)
         mine = []
         if len(fits) > 1:
             mine = [h if (h := int(home[a])) >= 0 else a for a in sharing.whole_operands(b)]
@@ -65,6 +74,21 @@ def homes(live: Liveness, sharing: Sharing) -> Ints:
             free.take(w, b, several.get(b, [(start[b], end[b])]), instants)
             break
     return home
+
+
+def _possible(fits: Ints, columns: Ints, b: int, live: Liveness, sharing: Sharing) -> Ints:
+    """Windows whose neighbours may share their place with ``b`` where they touch it: decided for
+    all at once, for there may be as many as buffers."""
+    touches = columns[2, fits] == live.start[b]
+    if touches.any():
+        maker = live.module.instructions[int(live.defined_by[b])]
+        fits = fits[~touches | np.isin(columns[4, fits], list(sharing.operands(maker)))]
+    touches = columns[3, fits] == live.end[b]
+    if touches.any():
+        user = live.module.instructions[int(live.schedule[live.end[b]])]
+        nodes = live.values.nodes(user) if b in sharing.operands(user) else range(0)
+        fits = fits[~touches | np.isin(columns[5, fits], live.buffer_of[nodes.start : nodes.stop])]
+    return fits
 
 
 def _is_element_on_tpu(made: Shape) -> bool:
