@@ -29,7 +29,7 @@ BIG_SHARE = 0.5
 BIG_COUNT = 24
 
 _INLINE = opcodes.LITERALS | opcodes.DEVICE_IDS
-_SPREADING = opcodes.LITERALS | {"parameter", "broadcast", "bitcast", "convert", "reshape"}
+_SPREADING = opcodes.GIVEN | opcodes.REPEATED
 # Moves nothing in memory.
 _PLUMBING = (
     opcodes.BUNDLES | opcodes.SAME_ORDER | {"after-all"}
