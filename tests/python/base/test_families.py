@@ -233,6 +233,8 @@ def test_what_only_spreads_a_constant_or_a_scale_is_drawn_as_one():
     assert bits["spread"] & INLINE
     assert not bits["cast"] & INLINE
     assert not bits["doubled"] & INLINE
+    assert not bits["vector"] & INLINE  # a cast is work
+    assert not bits["ones"] & INLINE  # a result has a box
 
 
 SPREAD = """HloModule m
@@ -243,6 +245,8 @@ half_c { p = f32[] constant(0.5)
   ROOT b = f32[8,16]{1,0} broadcast(p), dimensions={} }
 cast_c { p = f32[8,16]{1,0} parameter(0)
   ROOT b = bf16[8,16]{1,0} convert(p) }
+vector_c { p = f32[16]{0} parameter(0)
+  ROOT b = bf16[16]{0} convert(p) }
 doubled_c { p = f32[16]{0} parameter(0)
   a = f32[16]{0} add(p, p)
   ROOT b = f32[8,16]{1,0} broadcast(a), dimensions={1} }
@@ -253,6 +257,10 @@ ENTRY main {
   spread = f32[8,16]{1,0} fusion(scale), kind=kLoop, calls=spread_c
   cast = bf16[8,16]{1,0} fusion(x), kind=kLoop, calls=cast_c
   doubled = f32[8,16]{1,0} fusion(scale), kind=kLoop, calls=doubled_c
-  ROOT r = (f32[8,16], f32[8,16], bf16[8,16], f32[8,16]) tuple(half, spread, cast, doubled)
+  vector = bf16[16]{0} fusion(scale), kind=kLoop, calls=vector_c
+  ones = f32[8,16]{1,0} fusion(scale), kind=kLoop, calls=spread_c
+  sum = f32[8,16]{1,0} add(half, spread)
+  ROOT r = (f32[8,16], bf16[8,16], f32[8,16], bf16[16], f32[8,16])
+    tuple(sum, cast, doubled, vector, ones)
 }
 """

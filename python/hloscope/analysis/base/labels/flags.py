@@ -55,7 +55,7 @@ def flags(module: Module) -> NDArray[np.uint16]:
     rank = np.array([s.rank if s.is_array else 99 for s in t.shapes], np.int64)[t.shape]
     bytes_ = output_bytes(t)
     inline = is_(_INLINE) | (is_(("broadcast", "broadcast-in-dim")) & _scalar_operand(t, rank))
-    inline |= _spread(t, rank)
+    inline |= _spread(t, rank, bytes_)
     move = is_(_MOVES) | t.by_opcode(lambda o: o.endswith("-done") and is_collective(o), bool)
     family = families(module)
     marker = np.zeros(n, bool)
@@ -89,13 +89,22 @@ def _scalar_operand(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:
     return out
 
 
-def _spread(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Fusions that only spread a constant, a scale or a bias: values that nothing computed."""
+def _spread(t: Table, rank: NDArray[np.int64], bytes_: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Fusions that only spread a constant, a scale or a bias: values that nothing computed.
+
+    Not the program's results, nor a vector that is cast or copied and grows no larger.
+    """
     given = t.by_opcode(lambda o: o in opcodes.LITERALS, bool)
     given |= t.by_opcode(lambda o: o == "parameter", bool) & (rank <= 1)
     plain = t.by_opcode(lambda o: o in _SPREADING, bool)
     out = t.by_opcode(lambda o: o == "fusion", bool)
-    out[t.operands.rows[~given[t.operands.values]]] = False
+    rows, values = t.operands.rows, t.operands.values
+    out[rows[~given[values]]] = False
+    out[rows[bytes_[rows] <= bytes_[values]]] = False
+    out[t.roots[t.roots >= 0]] = False
+    result = np.zeros(len(out), bool)
+    result[t.roots[t.roots >= 0]] = True
+    out[values[result[rows]]] = False
     caller, _ = t.caller()
     computing = np.bincount(t.computation[~plain], minlength=len(t.first)) > 0
     out[caller[computing & (caller >= 0)]] = False
