@@ -6,7 +6,8 @@
     >>> cap.to_html("step.html")                  # one offline file
     >>> hs.read("module_0001.jit_step.txt")       # a dump
 
-Importing hloscope imports neither jax nor IPython nor anywidget.
+Importing hloscope imports neither jax nor IPython nor anywidget, nor anything else of weight: every
+name is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .api import hosts
-from .api.capture import CannotAnswer, Capture
 
 if TYPE_CHECKING:
     from . import results
     from .analysis.check.check import check
     from .analysis.check.result import BudgetError
+    from .api.capture import CannotAnswer, Capture
     from .api.compared import diff
     from .api.programs import read_programs
     from .api.read import read
@@ -67,6 +68,8 @@ __all__ = [
 ]
 
 _LAZY = {
+    "CannotAnswer": "api.capture",
+    "Capture": "api.capture",
     "BudgetError": "analysis.check.result",
     "HardwareError": "hardware",
     "StageLogError": "readers.alpa_log",

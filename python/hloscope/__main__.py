@@ -1,8 +1,22 @@
-"""``python -m hloscope``: the same as the ``hloscope`` command."""
+"""``python -m hloscope``, and the ``hloscope`` command."""
 
 import sys
 
-from .show.cli import main
+from .show import interrupts
+
+
+def main() -> int:
+    """Runs the command; an interrupt while it is imported is one line too."""
+    interrupts.watch()
+    try:
+        from .show.cli import main as run
+    except BaseException as error:
+        if not interrupts.were_seen() and not isinstance(error, KeyboardInterrupt):
+            raise
+        print("hloscope: interrupted", file=sys.stderr)
+        return 130
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from ..hlo import Instruction, Module, StackFrame, Target
-from .hosts import host, written
+from .files import written
+from .hosts import host
 
 if TYPE_CHECKING:
     import graphviz

@@ -9,7 +9,8 @@ from typing import Any
 from ..analysis.base.captured import Captured
 from ..analysis.diff.diff import compare
 from ..analysis.diff.result import Diff
-from .hosts import host, written
+from .files import written
+from .hosts import host
 
 # CSS pixels of a comparison in a notebook.
 HEIGHT = 760

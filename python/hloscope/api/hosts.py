@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 _PLACES: dict[str, str] = {}
@@ -24,9 +23,3 @@ def host(name: str) -> Callable[..., Any]:
     module, _, function = _PLACES[name].partition(":")
     found: Callable[..., Any] = getattr(import_module(f"hloscope.{module}"), function)
     return found
-
-
-def written(path: str | Path, text: str) -> Path:
-    """The path, after the text was written to it."""
-    Path(path).write_text(text, encoding="utf-8")
-    return Path(path)

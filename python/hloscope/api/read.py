@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..hlo import Module, ReadWarning
+from ..processes.limits import LimitReached, within_limits
 from ..readers import ReadError, read_modules
-from ..readers.entries import choose_module
+from ..readers.entries import ModuleEntry, choose_module
 from ..readers.files import archives, dump_directory
 from ..readers.files.pass_dump import LAST, pass_of
 from ..readers.files.sources import Source, bytes_of, load
@@ -43,7 +44,9 @@ def read(
     profiler trace (``….xplane.pb``, or a folder such as XProf's) whose times are joined to the
     instructions; a trace can be the source itself too, for the HLO it carries. ``hardware`` is
     the id of a chip to model time on, such as "tpu-v5e": a dump does not name its chip.
-    Raises ``ReadError``, and ``HardwareError`` for an unknown chip.
+    Raises ``ReadError``, and ``HardwareError`` for an unknown chip. Reading that takes over 6 GiB
+    or 180 s of CPU time is given up, with what was reached; ``HLOSCOPE_MAX_GIB`` and
+    ``HLOSCOPE_MAX_SECONDS`` are other limits.
 
     The log of Alpa's automatic stage construction is not a program: see ``read_stage_log``.
 
@@ -55,6 +58,26 @@ def read(
         from ..hardware import find
 
         hardware = find(hardware).id  # report a wrong id before minutes of reading
+    try:
+        with within_limits(f"reading {_named(source)}"):
+            return _read(source, module, stage, profile, hardware)
+    except LimitReached as error:
+        raise ReadError(str(error)) from None
+
+
+def _named(source: Source) -> str:
+    """The file's name, for messages."""
+    is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and len(source) < 1000)
+    return os.path.basename(os.fspath(source)) if is_path else "this"  # type: ignore[arg-type]
+
+
+def _read(
+    source: Source,
+    module: str | int | None,
+    stage: str | None,
+    profile: str | os.PathLike[str] | None,
+    hardware: str | None,
+) -> Capture:
     data, origin, path = load(source)
     if _is_stage_log(data):
         raise StageLogGiven(
@@ -65,18 +88,8 @@ def read(
     note = found_stage = ""
     folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
     if path is not None and path.is_dir():
-        entries = dump_directory.list_directory(path)
-        timed_name = _most_measured(trace, (e.name for e in entries)) if module is None else None
-        entry, note = dump_directory.choose_entry(
-            entries, module if timed_name is None else timed_name, stage, str(path)
-        )
-        if timed_name is not None and len({(e.index, e.name) for e in entries}) > 1:
-            note = (
-                f"{entry.name} ({entry.index}) was taken, which has most time in the trace; "
-                "choose with module=, see read_programs"
-            )
-        assert entry.path is not None
-        data, origin, found_stage = bytes_of(entry.path), entry.path.name, entry.stage
+        entries, entry, note, data = _of_folder(path, module, stage, trace)
+        origin, found_stage = entry.path.name if entry.path else "", entry.stage
         module = None
         of_module = [e for e in entries if (e.index, e.name) == (entry.index, entry.name)]
         if any(e.stage[:1].isdigit() for e in of_module):
@@ -106,6 +119,34 @@ def read(
         with contextlib.suppress(ReadError):  # a module that did not run while it was traced
             found.add_profile(data if path is None else _all_hosts(source, path))
     return found
+
+
+def _of_folder(
+    path: Path, module: str | int | None, stage: str | None, trace: Trace | None
+) -> tuple[tuple[ModuleEntry, ...], ModuleEntry, str, bytes]:
+    """The files of a dump folder, the one to read, why it was chosen, and its content.
+
+    Somebody else may be writing to the folder and clearing it: a file that is gone when it is
+    opened is not there, and the choice is made again.
+    """
+    for tries_left in range(9, -1, -1):
+        entries = dump_directory.list_directory(path)
+        timed_name = _most_measured(trace, (e.name for e in entries)) if module is None else None
+        entry, note = dump_directory.choose_entry(
+            entries, module if timed_name is None else timed_name, stage, str(path)
+        )
+        if timed_name is not None and len({(e.index, e.name) for e in entries}) > 1:
+            note = (
+                f"{entry.name} ({entry.index}) was taken, which has most time in the trace; "
+                "choose with module=, see read_programs"
+            )
+        assert entry.path is not None
+        try:
+            return entries, entry, note, bytes_of(entry.path)
+        except ReadError:
+            if not tries_left or entry.path.exists():
+                raise
+    raise AssertionError
 
 
 def _most_measured(trace: Trace | None, names: Iterable[str]) -> str | None:

@@ -10,7 +10,8 @@ from typing import Any
 from ..analysis.text.results import Row, Rows
 from ..hlo.texts.places import short_line
 from .capture import Capture
-from .hosts import host, written
+from .files import written
+from .hosts import host
 
 FIRST = "first"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from traitlets import Int
 from traitlets.config import Configurable
 
+from ..processes.limits import CPU_SECONDS, MEMORY_BYTES
+
 _GB = 1 << 30
 
 
@@ -17,9 +19,11 @@ class HloscopeLimits(Configurable):
     ).tag(config=True)
     max_result_bytes = Int(_GB // 2, min=1, help="Larger results are refused.").tag(config=True)
     max_memory_bytes = Int(
-        6 * _GB, min=_GB // 8, help="Address space of the process that reads a file."
+        MEMORY_BYTES, min=_GB // 8, help="Address space of the process that reads a file."
     ).tag(config=True)
-    max_seconds = Int(180, min=1, help="Wall clock and CPU time for one file.").tag(config=True)
+    max_seconds = Int(CPU_SECONDS, min=1, help="Wall clock and CPU time for one file.").tag(
+        config=True
+    )
     max_processes = Int(2, min=1, help="Files read at the same time.").tag(config=True)
     max_waiting = Int(16, min=0, help="Requests that may wait for a free process.").tag(config=True)
     cache_bytes = Int(_GB // 4, min=0, help="Memory for results kept in the server.").tag(

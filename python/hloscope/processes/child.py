@@ -10,7 +10,6 @@ a child that hangs or takes too much, whatever the child does.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from .frames import MOST_BYTES, BadFrame, encode, read_frame
+from .limits import resident_bytes
 
 # Seconds between two looks at how much memory a child holds.
 LOOK_SECONDS = 0.2
@@ -147,15 +147,6 @@ def how_it_ended(status: int) -> str:
 def ran_out_of_time(status: int) -> bool:
     """Whether the limit on its CPU time ended a process."""
     return status == -getattr(signal, "SIGXCPU", 0)
-
-
-def resident_bytes(pid: int) -> float | None:
-    """Bytes of memory a process holds; None where the system does not say (not Linux)."""
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            return float(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return None
 
 
 def converted(start: Start, data: bytes, seconds: float) -> tuple[int, bytes, str]:

@@ -14,9 +14,13 @@ import sys
 from collections.abc import Sequence
 
 from ..hlo.parts import printable
+from ..processes.limits import LimitReached, within_limits
+from . import interrupts
 from .commands import COMMANDS
 from .commands.shared import CommandError, nobody_reads
 
+# Commands whose work is compilation, in processes with limits of their own.
+COMPILES = ("search",)
 OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells report signals: 128 + SIGINT
 
 
@@ -27,8 +31,8 @@ class _Parser(argparse.ArgumentParser):
         raise CommandError(f"{message} (see {self.prog} --help)")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The whole command line; or with the options of one command alone, which is quicker."""
     from .. import __version__
 
     top = _Parser(
@@ -41,7 +45,8 @@ def parser() -> argparse.ArgumentParser:
     sub = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         add = sub.add_parser(command.NAME, help=command.HELP, description=command.HELP)
-        command.arguments(add)
+        if only in (None, command.NAME):
+            command.arguments(add)
         add.set_defaults(run=command.run, parser=top)
     return top
 
@@ -52,8 +57,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     try:
-        arguments = parser().parse_args(_with_command(words))
-        return int(arguments.run(arguments) or OK)
+        words = _with_command(words)
+        known = {command.NAME for command in COMMANDS} - {"completion"}  # which lists all of them
+        arguments = parser(words[0] if words[0] in known else None).parse_args(words)
+        if arguments.command in COMPILES:
+            return int(arguments.run(arguments) or OK)
+        with within_limits(arguments.command):
+            return int(arguments.run(arguments) or OK)
+    except LimitReached as error:
+        return _fail(str(error))
     except CommandError as error:
         return _fail(str(error))
     except BrokenPipeError:  # | head
@@ -65,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail("there is not enough memory for this file")
     except Exception as error:
+        if interrupts.were_seen():
+            _fail("interrupted")
+            return INTERRUPTED
         if os.environ.get("HLOSCOPE_TRACEBACK"):
             raise
         return _fail(

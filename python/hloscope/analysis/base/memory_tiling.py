@@ -35,7 +35,7 @@ def _tiled_bytes(shape: Shape) -> int:
     if bits < 8:
         bits = layout.element_size_bits or 8
     order = layout.minor_to_major
-    if len(order) != shape.rank:
+    if sorted(order) != [*range(shape.rank)]:
         order = tuple(reversed(range(shape.rank)))
     sizes = [shape.dimensions[d] for d in reversed(order)]  # major to minor
     for tile in layout.tiles:

@@ -33,7 +33,7 @@ class AxisRef:
 
 
 _REF = re.compile(
-    r"""^\s*(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|([^\s'":]+))\s*(?::\((\d+)\)(\d+))?\s*$"""
+    r"""^\s*(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|([^\s'":]+))\s*(?::\((\d{1,9})\)(\d{1,9}))?\s*$"""
 )
 
 
@@ -51,8 +51,10 @@ def parse_axis_ref(text: str) -> AxisRef | None:
 _IOTA = re.compile(r"^\[([\d,\s]*)\](?:<=\[([\d,\s]*)\])?(?:T\(([\d,\s]*)\))?$")
 
 
-def _ints(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.replace(",", " ").split())
+def _ints(text: str) -> tuple[int, ...] | None:
+    """The numbers of a list; None for what is none, or no number of a device."""
+    words = text.replace(",", " ").split()
+    return tuple(map(int, words)) if all(w.isdecimal() and len(w) < 10 for w in words) else None
 
 
 def parse_iota(text: str) -> Array | None:
@@ -60,7 +62,10 @@ def parse_iota(text: str) -> Array | None:
     m = _IOTA.match(text.strip())
     if m is None or m[2] is None:
         return None
-    return iota_array(_ints(m[1]), _ints(m[2]), _ints(m[3]) if m[3] else None)
+    dims, reshape, order = _ints(m[1]), _ints(m[2]), _ints(m[3] or "")
+    if dims is None or reshape is None:
+        return None
+    return iota_array(dims, reshape, order if m[3] else None)
 
 
 def iota_array(
@@ -77,7 +82,7 @@ def iota_array(
 
 
 _MESH = re.compile(r"mesh\[([^\]]*)\](?:\s*,?\s*device_ids=\(((?:\([^)]*\)|[^()])*)\))?")
-_AXIS_SIZE = re.compile(r"""(?:'([^']*)'|"([^"]*)"|([^\s'"=,]+))\s*=\s*(\d+)""")
+_AXIS_SIZE = re.compile(r"""(?:'([^']*)'|"([^"]*)"|([^\s'"=,]+))\s*=\s*(\d{1,9})(?!\d)""")
 
 
 @lru_cache(maxsize=1024)
@@ -95,11 +100,13 @@ def mesh_from_text(text: str) -> tuple[Mesh, int] | None:
     if m[2]:
         inner = _IOTA.match(m[2].strip())
         if inner and inner[3] is not None and inner[2] is None:
-            found = iota_array(sizes, _ints(inner[1]), _ints(inner[3]))
+            reshape = _ints(inner[1])
+            found = None if reshape is None else iota_array(sizes, reshape, _ints(inner[3]))
         elif inner and inner[2] is not None:
             found = parse_iota(m[2])
         else:
-            found = np.asarray(_ints(m[2]), dtype=np.int64)
+            numbers = _ints(m[2])
+            found = None if numbers is None else np.asarray(numbers, dtype=np.int64)
         if found is None or found.size != total or found.max() >= MOST_DEVICES:
             return None
         ids = (int(i) for i in found.reshape(-1))

@@ -166,7 +166,7 @@ def _shardy(text: str, meshes: dict[str, Mesh]) -> Sharding:
     return _axes_body(mesh, inner[m.end() :].lstrip(", "), text)
 
 
-_SDY_AXIS = regex(r'"((?:[^"\\]|\\.)*)"=(\d+)')
+_SDY_AXIS = regex(r'"((?:[^"\\]|\\.)*)"=(\d{1,9})(?!\d)')
 _SDY_MESHES = regex(
     r"sdy\.mesh @([\w.$-]+|\"[^\"]*\") = <\[(.*?)\](?:, device_ids=\[([\d,\s]*)\])?>"
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...analysis.text.units import duration, printed, size
 from ...api.capture import Capture
-from ...api.hosts import written
+from ...api.files import written
 from ...show.pages.front_end import Answers
 from ...show.pages.page import mimebundle, page
 from ...show.pages.words import columns

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...analysis.text.units import printed
-from ...api.hosts import written
+from ...api.files import written
 from ...readers.alpa_log import Chosen, Interval, Parsed, Profile, config_names, parse
 from ...show.pages.page import mimebundle, page
 from .choices import Choice, objective

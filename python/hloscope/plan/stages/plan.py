@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...analysis.text.units import duration, printed, size
-from ...api.hosts import written
+from ...api.files import written
 from ...readers.alpa_log import Interval
 from ...show.pages.front_end import Answers
 from ...show.pages.page import mimebundle, page

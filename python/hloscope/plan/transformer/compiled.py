@@ -19,7 +19,7 @@ import numpy as np
 
 from ...analysis.text.units import quantity, size
 from ...api.capture import Capture
-from ...api.hosts import written
+from ...api.files import written
 from ...hlo import opcodes, walk
 from ...show.pages.words import columns
 from .lines import ComparedLine

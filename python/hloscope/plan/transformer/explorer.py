@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...api.hosts import written
+from ...api.files import written
 from .meshes import best_meshes, mesh_label
 from .model import MEMORY_PARTS, TIME_PARTS, AnalyticModel
 from .text import table_rows

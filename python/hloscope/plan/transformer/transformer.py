@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...api.hosts import written
+from ...api.files import written
 from ...hardware import Hardware
 from .compiled import Compared, compare
 from .explorer import Explorer, explorer

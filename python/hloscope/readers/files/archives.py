@@ -31,7 +31,8 @@ _WANTED = re.compile(
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 _NOTES: dict[Path, tuple[str, ...]] = {}
 
-Member = tuple[str, bool, Callable[[], IO[bytes] | None]]  # name, whether a plain file, open
+# name, whether a plain file, bytes that passing over it takes, open
+Member = tuple[str, bool, int, Callable[[], IO[bytes] | None]]
 
 
 def is_archive(data: bytes) -> bool:
@@ -59,22 +60,29 @@ def unpack(data: bytes, name: str) -> Path:
     kept = tempfile.TemporaryDirectory(prefix="hloscope-", ignore_cleanup_errors=True)
     root = Path(kept.name)
     skipped: list[str] = []
-    count = total = 0
+    count = total = total_passed = 0
+    too_large = (
+        f"{where} holds more than {MAX_TOTAL_BYTES:,} bytes when unpacked; unpack it "
+        "yourself and read the part that is wanted"
+    )
     try:
-        for member, plain, opened in _members(data):
+        for member, plain, passed, opened in _members(data):
             count += 1
             if count > MAX_MEMBERS:
                 raise ReadError(
                     f"{where} holds more than {MAX_MEMBERS:,} files; unpack it yourself"
                 )
             if not _WANTED.match(member):
+                total_passed += passed
+                if total_passed > MAX_TOTAL_BYTES:
+                    raise ReadError(too_large)
                 continue
             place = _place(root, member) if plain else None
             stream = opened() if place is not None else None
             if place is None or stream is None:
                 skipped.append(member)
                 continue
-            total += _write(stream, place, MAX_TOTAL_BYTES - total, where)
+            total += _write(stream, place, MAX_TOTAL_BYTES - total, too_large)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
             RuntimeError, NotImplementedError) as e:  # fmt: skip
         if isinstance(e, ReadError) or not total:
@@ -109,12 +117,13 @@ def _members(data: bytes) -> Iterator[Member]:
                 plain = kind in (0, 0o100000) and not info.is_dir()
                 if info.is_dir():
                     continue
-                yield info.filename, plain, lambda info=info: z.open(info)  # type: ignore[misc]
+                yield info.filename, plain, 0, lambda info=info: z.open(info)  # type: ignore[misc]
         return
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as t:
         for entry in t:
             if not entry.isdir():
-                yield entry.name, entry.isreg(), lambda entry=entry: t.extractfile(entry)  # type: ignore[misc]
+                size = entry.size if entry.isreg() else 0
+                yield entry.name, entry.isreg(), size, lambda entry=entry: t.extractfile(entry)  # type: ignore[misc]
 
 
 def _place(root: Path, member: str) -> Path | None:
@@ -127,17 +136,14 @@ def _place(root: Path, member: str) -> Path | None:
     return root.joinpath(*parts)
 
 
-def _write(stream: IO[bytes], place: Path, room: int, where: str) -> int:
+def _write(stream: IO[bytes], place: Path, room: int, too_large: str) -> int:
     place.parent.mkdir(parents=True, exist_ok=True)
     size = 0
     with stream, place.open("xb") as out:
         while chunk := stream.read(_CHUNK):
             size += len(chunk)
             if size > MAX_MEMBER_BYTES or size > room:
-                raise ReadError(
-                    f"{where} holds more than {MAX_TOTAL_BYTES:,} bytes when unpacked; unpack it "
-                    "yourself and read the part that is wanted"
-                )
+                raise ReadError(too_large)
             out.write(chunk)
     return size
 

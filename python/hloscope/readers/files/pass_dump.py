@@ -82,7 +82,10 @@ def read_passes(
         assert entry.path is not None
         assert step is not None
         file = _DumpFile(entry.path, data)
-        size = entry.path.stat().st_size
+        try:
+            size = entry.path.stat().st_size
+        except OSError:
+            continue  # removed since the folder was listed
         found.append(Snapshot(*step, size, file.text, file.module))
     return tuple(found)
 

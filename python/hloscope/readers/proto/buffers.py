@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from ...hlo.buffers import (
     Allocation,
     Assigned,
@@ -16,7 +14,7 @@ from ...hlo.buffers import (
 )
 from ..errors import ReadError
 from .context import text_of
-from .schema import message_class
+from .schema import decode_error, message_class
 
 
 def read_buffer_assignment(data: bytes) -> BufferAssignment:
@@ -24,7 +22,7 @@ def read_buffer_assignment(data: bytes) -> BufferAssignment:
     message = message_class("BufferAssignment")()
     try:
         message.ParseFromString(data)
-    except DecodeError:
+    except decode_error():
         raise ReadError("these bytes are not a BufferAssignmentProto") from None
     return buffer_assignment(message, {})
 

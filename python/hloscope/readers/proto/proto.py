@@ -14,8 +14,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from ...hlo.module import Computation, Instruction, Module
 from ...hlo.parts import FrameTable, ReadWarning
 from ..errors import ReadError
@@ -24,7 +22,7 @@ from .attributes import attribute_text, frontend_attributes_text
 from .buffers import buffer_assignment, read_buffer_assignment
 from .context import ProtoContext, text_of
 from .literals import literal_text
-from .schema import message_class
+from .schema import decode_error, message_class
 from .shapes import ShapeCache, joined, shape_text
 from .shardings import numbers
 
@@ -119,7 +117,7 @@ def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
     try:
         message.ParseFromString(data)
         return message, False
-    except DecodeError:
+    except decode_error():
         pass
     message = message_class(kind)()
     if kind != "HloModule":  # the module is the first field: salvage that
@@ -132,7 +130,7 @@ def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
         part = message_class(kind)()
         try:
             part.ParseFromString(data[begin:end])
-        except DecodeError:
+        except decode_error():
             continue
         message.MergeFrom(part)
     return message, True

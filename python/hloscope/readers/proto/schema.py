@@ -14,9 +14,11 @@ One line per message: ``Name: field type number, …``; ``*`` marks a repeated f
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+if TYPE_CHECKING:  # imported when a proto is read: most files are text
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
 
 PACKAGE = "hloscope.xla"
 
@@ -189,6 +191,8 @@ _SCALARS = {
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
+    from google.protobuf import descriptor_pb2
+
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="hloscope/xla.proto", package=PACKAGE, syntax="proto2"
@@ -216,6 +220,8 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
 
 @lru_cache(maxsize=1)
 def _pool() -> descriptor_pool.DescriptorPool:
+    from google.protobuf import descriptor_pool
+
     pool = descriptor_pool.DescriptorPool()
     pool.Add(_file())
     return pool
@@ -224,5 +230,15 @@ def _pool() -> descriptor_pool.DescriptorPool:
 @cache
 def message_class(name: str) -> Any:
     """The protobuf class of one message of the schema above, such as ``HloModule``."""
+    from google.protobuf import message_factory
+
     descriptor = _pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     return message_factory.GetMessageClass(descriptor)
+
+
+def decode_error() -> type[Exception]:
+    """What ``ParseFromString`` raises for bytes that are no such message."""
+    from google.protobuf.message import DecodeError
+
+    found: type[Exception] = DecodeError
+    return found

@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from ...hlo import ReadWarning
 from ..errors import ReadError
 from ..files.decode import saved_as_text
 from ..files.gzipped import is_gzip, unwrap
-from ..proto.schema import message_class
+from ..proto.schema import decode_error, message_class
 from .lanes import Key, LaneBuilder, TraceEvents
 from .lanes import joined as lanes_joined
 from .planes import Chip, PlaneContents, read_planes, text
@@ -143,7 +141,7 @@ def _read_host(data: bytes, name: str) -> tuple[PlaneContents, list[ReadWarning]
     space = message_class("XSpace")()
     try:
         space.ParseFromString(data)
-    except DecodeError as error:
+    except decode_error() as error:
         whole = _whole_planes(data)
         space.ParseFromString(whole)
         if not space.planes:
@@ -173,7 +171,7 @@ def _whole_planes(data: bytes) -> bytes:
             break
         try:
             message_class("XSpace")().ParseFromString(data[at : k + size])
-        except DecodeError:
+        except decode_error():
             break
         at = k + size
     return data[:at]

@@ -145,11 +145,12 @@ def write(text: str, output: str | None, style: Callable[[str], str] | None = No
             nobody_reads()
             raise CommandError(f"standard output: {reason(error)}") from error
         return
-    path = Path(output)
+    from ...api.files import written
+
     try:
-        path.write_text(text, encoding="utf-8")
+        written(output, text)
     except FileNotFoundError as error:
-        raise CommandError(f"{output}: there is no folder {path.parent}") from error
+        raise CommandError(f"{output}: there is no folder {Path(output).parent}") from error
     except OSError as error:
         raise CommandError(f"{output}: {error.strerror or error}") from error
     write(os.fspath(output), None)
