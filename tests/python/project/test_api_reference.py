@@ -17,6 +17,7 @@ INTERNAL = {"CallGraph", "Captured", "ForHosts", "Levels", "Steps", "Values"}
 # Errors that never leave: other code of ours catches them.
 CAUGHT = {
     "BadFrame",
+    "LimitReached",
     "Cancelled",
     "SearchCancelled",
     "CommandError",
