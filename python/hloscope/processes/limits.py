@@ -100,12 +100,12 @@ class _Watch:
             if more > self.memory:
                 self._stop(
                     f"{self.what} took {more / GIB:.1f} GiB of memory, and the limit is "
-                    f"{self.memory / GIB:g}; HLOSCOPE_MAX_GIB is another one"
+                    f"{self.memory / GIB:g}; set HLOSCOPE_MAX_GIB to allow more"
                 )
             elif taken > self.seconds:
                 self._stop(
-                    f"{self.what} took {taken:.0f} s, and the limit is {self.seconds:g}; "
-                    "HLOSCOPE_MAX_SECONDS is another one"
+                    f"{self.what} took {taken:.0f} s, and the limit is "
+                    f"{self.seconds:g}; set HLOSCOPE_MAX_SECONDS to allow more"
                 )
 
     def _stop(self, reached: str) -> None:

@@ -12,15 +12,14 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from ..hlo.parts import printable
 from ..processes.limits import LimitReached, within_limits
 from . import interrupts
-from .commands import COMMANDS
+from .commands import COMMANDS, search
 from .commands.shared import CommandError, nobody_reads
 
-# Commands whose work is compilation, in processes with limits of their own.
-COMPILES = ("search",)
 OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells report signals: 128 + SIGINT
 
 
@@ -47,7 +46,8 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
         add = sub.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         if only in (None, command.NAME):
             command.arguments(add)
-        add.set_defaults(run=command.run, parser=top)
+        # A search compiles, in processes with limits of their own.
+        add.set_defaults(run=command.run, is_limited=command is not search, parser=top)
     return top
 
 
@@ -60,9 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = _with_command(words)
         known = {command.NAME for command in COMMANDS} - {"completion"}  # which lists all of them
         arguments = parser(words[0] if words[0] in known else None).parse_args(words)
-        if arguments.command in COMPILES:
-            return int(arguments.run(arguments) or OK)
-        with within_limits(arguments.command):
+        reads = within_limits(arguments.command) if arguments.is_limited else nullcontext()
+        with reads:
             return int(arguments.run(arguments) or OK)
     except LimitReached as error:
         return _fail(str(error))

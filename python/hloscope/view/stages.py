@@ -67,8 +67,7 @@ def _stages(linked: Linked, instructions: int) -> bytes:
         strands += [stage.places.get(row, ()) for row in rows]
         near += [stage.near.get(row, ()) for row in rows]
     b.column("stage_text.bytes", np.frombuffer(b"".join(texts), np.uint8))
-    # a number that no line has: a damaged dump
-    b.column("source_row.number", [n if 0 <= n < 1 << 31 else 0 for n in numbers])
+    b.column("source_row.number", np.array(numbers, np.int64))
     b.column("place.line", np.array(lines, np.int64))
     b.column("place.told", told)
     for name, rows_of in (("place_strand", strands), ("place_near", near)):

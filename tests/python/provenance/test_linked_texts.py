@@ -126,6 +126,13 @@ def test_python_files() -> None:
     assert text.note == ""
 
 
+def test_a_line_that_no_file_has_is_linked_to_the_file() -> None:
+    text, row_of = python_text([("a.py", n, "f") for n in (0, -1, 2, 10**10)], {})
+    assert text.lines == ("a.py", "in f")
+    assert text.numbers == (0, 2)
+    assert row_of == {("a.py", 0): 0, ("a.py", -1): 0, ("a.py", 2): 1, ("a.py", 10**10): 0}
+
+
 @pytest.mark.parametrize(
     ("a", "b", "file", "files", "known", "note"),
     [

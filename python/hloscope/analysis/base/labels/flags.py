@@ -101,10 +101,10 @@ def _spread(t: Table, rank: NDArray[np.int64], bytes_: NDArray[np.float64]) -> N
     rows, values = t.operands.rows, t.operands.values
     out[rows[~given[values]]] = False
     out[rows[bytes_[rows] <= bytes_[values]]] = False
-    out[t.roots[t.roots >= 0]] = False
-    result = np.zeros(len(out), bool)
-    result[t.roots[t.roots >= 0]] = True
-    out[values[result[rows]]] = False
+    results = np.zeros(len(out), bool)
+    results[t.roots[t.roots >= 0]] = True
+    results[values[results[rows]]] = True  # what the tuple of all results holds
+    out &= ~results
     caller, _ = t.caller()
     computing = np.bincount(t.computation[~plain], minlength=len(t.first)) > 0
     out[caller[computing & (caller >= 0)]] = False

@@ -23,6 +23,8 @@ from ....hlo import Instruction, Module
 MOST_TEXT = 24_000_000
 MOST_FILE = 256 * 1024  # for one Python file
 MOST_FILES = 1024 * 1024  # for all
+# A larger line number is damage: Python itself counts lines in 31 bits.
+MOST_LINES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,9 @@ def python_text(
                 rows.append(line_text.rstrip("\r"))
                 numbers.append(number)
         for number in sorted(lines):
-            if (file, number) not in row_of:
+            if not 0 < number <= MOST_LINES:  # no line of any file: the row of the file itself
+                row_of[file, number] = files[-1][1]
+            elif (file, number) not in row_of:
                 row_of[file, number] = len(rows)
                 rows.append(f"in {lines[number]}" if lines[number] else "")
                 numbers.append(number)
