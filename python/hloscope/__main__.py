@@ -1,12 +1,13 @@
 """``python -m hloscope``, and the ``hloscope`` command."""
 
 import sys
+from collections.abc import Sequence
 
 from .show import interrupts
 
 
-def main() -> int:
-    """Runs the command; an interrupt while it is imported is one line too."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its status; an interrupt while it is imported is one line too."""
     interrupts.watch()
     try:
         from .show.cli import main as run
@@ -15,7 +16,7 @@ def main() -> int:
             raise
         print("hloscope: interrupted", file=sys.stderr)
         return 130
-    return run()
+    return run(argv)
 
 
 if __name__ == "__main__":
