@@ -7,7 +7,7 @@ from .show import interrupts
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its status; an interrupt while it is imported is one line too."""
+    """Runs the command, returns its status; an interrupt while it is imported is one line."""
     interrupts.watch()
     try:
         from .show.cli import main as run
