@@ -181,23 +181,18 @@ def _results(traced: Any, lowered: Any, compiled: Any) -> tuple[tuple[Argument, 
 
 def _spec(sharding: Any, rank: int) -> tuple[str | None, tuple[tuple[str, ...], ...] | None]:
     """A sharding as text, and mesh axes for each dimension when it names them."""
-    if sharding is None:
+    if sharding is None or type(sharding).__name__ == "UnspecifiedValue":
         return None, None
     if not isinstance(sharding, NamedSharding):
         hlo = getattr(sharding, "_hlo_sharding", None)
         return (str(hlo) if hlo is not None else type(sharding).__name__), None
-    entries = tuple(sharding.spec)
+    entries = _compat.entries(sharding.spec)
     dims = [
         () if a is None or not isinstance(a, str | tuple) else (a,) if isinstance(a, str) else a
         for a in entries[:rank]
     ]
     dims += [()] * (rank - len(dims))
-    return _spec_text(entries), tuple(tuple(str(a) for a in d) for d in dims)
-
-
-def _spec_text(entries: Sequence[Any]) -> str:
-    """``P('data', None)``: the same for every version of jax."""
-    return "P(" + ", ".join(repr(e) for e in entries) + ")"
+    return _compat.spec_text(sharding.spec), tuple(tuple(str(a) for a in d) for d in dims)
 
 
 def _path_name(path: Sequence[Any], fn: Callable[..., Any] | None) -> str:

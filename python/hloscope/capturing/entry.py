@@ -12,15 +12,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from ..api.capture import STAGES, Capture
 from ..hardware import find
-from . import placing
+from . import calls, exported, placing
 from .compat import jax_api as _compat
+from .compat import meshes
 from .errors import CaptureError
 from .explain import OTHER_MESH, explained
 from .marks import python_calls
@@ -48,8 +49,9 @@ def capture(
 ) -> Capture:
     """Compiles ``fn(*args, **kwargs)`` and returns what XLA made of it; nothing runs.
 
-    ``fn`` is a jitted or plain function, or a ``Traced``, ``Lowered`` or ``Compiled`` (then
-    without arguments). Arguments may be ``jax.ShapeDtypeStruct``.
+    ``fn`` is a jitted or plain function, also one of ``nnx.jit`` or ``eqx.filter_jit``; or a
+    ``Traced``, ``Lowered``, ``Compiled``, ``jax.export.Exported`` or the path of a ``.jaxexport``
+    file (then without arguments). Arguments may be ``jax.ShapeDtypeStruct``.
 
     stage: "jaxpr", "stablehlo", "hlo" (before optimisation) or "optimized".
     topology: a TPU topology such as "v5e:16x16"; needs libtpu, no TPU.
@@ -96,20 +98,59 @@ def capture(
         if hardware is not None:
             found.hardware = hardware
         return found
-    if _is_stage(fn):
+    if calls.stage_of(fn) is not None:
         given = {"topology": topology, "mesh": mesh, "in_shardings": in_shardings}
-        return _finished(fn, args, kwargs, given, options).at(stage)
+        return _finished(calls.stage_of(fn), args, kwargs, given, options).at(stage)
+    if exported.is_exported(fn):
+        fn, args, kwargs = exported.call_of(fn, args, kwargs, topology, mesh)
+        topology = mesh = None
     if not callable(fn):
         raise CaptureError(
             f"cannot capture an object of type {type(fn).__name__}; give a function, or what "
             "jax.jit(f).trace, .lower or .compile returns"
         )
-    to: Any = None
     concrete = args, kwargs
+    fn, args, kwargs = calls.unbound(fn, args, kwargs)
+    given = {"in_shardings": in_shardings, "static_argnums": static_argnums}
+    known = placing.known_meshes(fn, args, kwargs) if topology or mesh else []
+    traced, to = _traced(fn, args, kwargs, (topology, mesh, known), given, options)
+    held = _compat.concrete_meshes(getattr(traced, "jaxpr", None)) if to is not None else set()
+    if held and mesh is None and not known:  # the program itself knows the mesh it is for
+        known = sorted(held, key=lambda m: m.devices.size, reverse=True)
+        traced, to = _traced(fn, args, kwargs, (topology, mesh, known), given, options)
+        held = _compat.concrete_meshes(getattr(traced, "jaxpr", None))
+    _refuse_other_meshes(held, to, getattr(fn, "__name__", "") or type(fn).__name__)
+    kind = "lowered" if isinstance(traced, jax.stages.Lowered) else "traced"
+    found = Program(options, **{kind: traced}).at(stage)
+    if profile:
+        found.profile(*concrete[0], steps=profile, **concrete[1])
+    return found
+
+
+def _traced(
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    where: tuple[str | None, Any, Sequence[Any]],
+    given: Mapping[str, Any],
+    options: Options,
+) -> tuple[Any, Any]:
+    """Traces the call, on the mesh of ``where``: topology, mesh, meshes it is written for.
+
+    Returns what jax traced, and the mesh; None for a call that stays where its arguments are.
+    """
+    __tracebackhide__ = True
+    topology, mesh, known = where
+    in_shardings = given["in_shardings"]
+    name = getattr(fn, "__name__", "") or type(fn).__name__
+    to: Any = None
+    exchanged: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if topology is not None or mesh is not None:
+        to = placing.target_mesh(topology, mesh, known)
         options.moved = True
-        to = placing.target_mesh(topology, mesh, args, kwargs)
-        options.context = functools.partial(_compat.mesh_context, to)
+        if to.axis_names != (placing.ONE_DEVICE,):
+            options.context = functools.partial(_compat.mesh_context, to)
+        exchanged = meshes.exchanged(to)
         moved = placing.place_jit(fn, to) if hasattr(fn, "lower") else None
         fn = moved or fn
         put = functools.partial(
@@ -119,30 +160,19 @@ def capture(
             own=in_shardings is None,
         )
         names = placing.positional_names(fn, len(args))
-        args = tuple(put(a, name=name) for a, name in zip(args, names, strict=True))
+        args = tuple(put(a, name=n) for a, n in zip(args, names, strict=True))
         kwargs = {k: put(v, name=k) for k, v in kwargs.items()}
         in_shardings = placing.place_shardings(in_shardings, to)
     elif in_shardings is not None:
         in_shardings = placing.place_shardings(in_shardings, _compat.current_mesh())
     options.fn = fn
-    jitted = _jitted(fn, kwargs, in_shardings, static_argnums)
-    name = getattr(fn, "__name__", "") or type(fn).__name__
-    with options.context(), explained("trace", name, moved=options.moved):
-        lowered = None
-        with python_calls.recording() if exact else contextlib.nullcontext(False) as here:
-            options.recorded = here
-            traced = jitted.trace(*args, **kwargs) if hasattr(jitted, "trace") else None
-            if traced is None:
-                options.recorded = False
-                lowered = jitted.lower(*args, **kwargs)
-        if options.moved and traced is not None:
-            _refuse_other_meshes(traced, to, name)
-    # equinox and others wrap jax's stages
-    lowered = getattr(lowered, "lowered", lowered)
-    found = Program(options, traced=traced, lowered=lowered).at(stage)
-    if profile:
-        found.profile(*concrete[0], steps=profile, **concrete[1])
-    return found
+    jitted = _jitted(fn, kwargs, in_shardings, given["static_argnums"])
+    recording = python_calls.recording() if options.exact else contextlib.nullcontext(False)
+    explaining = explained("trace", name, moved=options.moved)
+    with options.context(), explaining, exchanged, recording as here:
+        traced = calls.trace(jitted, args, kwargs)
+        options.recorded = bool(here) and isinstance(traced, jax.stages.Traced)
+    return traced, to
 
 
 def _refuse_unmeasurable(
@@ -156,7 +186,7 @@ def _refuse_unmeasurable(
             f"profile= runs the program and {topology} is only a topology, without devices; take "
             "a trace there and join it: cap.add_profile('….xplane.pb')"
         )
-    if isinstance(fn, Capture) or _is_stage(fn):
+    if isinstance(fn, Capture) or calls.stage_of(fn) is not None:
         kind = type(fn).__name__
         raise CaptureError(
             f"a {kind} comes without values to run on; give them to "
@@ -165,19 +195,14 @@ def _refuse_unmeasurable(
     check_runnable(args, kwargs, profile)
 
 
-def _refuse_other_meshes(traced: Any, mesh: Any, name: str) -> None:
+def _refuse_other_meshes(held: Iterable[Any], mesh: Any, name: str) -> None:
     """On the same devices a mesh that was closed over would quietly stay in use."""
-    for other in _compat.concrete_meshes(traced.jaxpr):
+    for other in held:
         if other.axis_names != mesh.axis_names or other.devices.shape != mesh.devices.shape:
             raise CaptureError(
                 f"{OTHER_MESH.format(name=name)} (it holds {dict(other.shape)}, not "
                 f"{dict(mesh.shape)})"
             )
-
-
-def _is_stage(fn: Any) -> bool:
-    kinds = (jax.stages.Lowered, jax.stages.Compiled, getattr(jax.stages, "Traced", ()))
-    return isinstance(fn, kinds)
 
 
 def _finished(

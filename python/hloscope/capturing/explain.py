@@ -23,10 +23,10 @@ _MESH = (
 )
 _UNEVEN = ("is not divisible", "should be divisible", "should evenly divide")
 OTHER_MESH = (
-    "{name} holds shardings of another mesh than the one to capture for: let it take the mesh as "
-    "an argument, use bare PartitionSpecs (with_sharding_constraint(x, P('data'))), or "
-    "jax.shard_map without mesh=, and pass the plain function rather than one jitted with "
-    "shardings; hloscope sets the mesh while tracing"
+    "{name} holds shardings of another mesh than the one to capture for: give mesh= the axis "
+    "names of its own mesh, or let it take the mesh as an argument, use bare PartitionSpecs "
+    "(with_sharding_constraint(x, P('data'))), or jax.shard_map without mesh=; hloscope sets the "
+    "mesh while tracing"
 )
 
 

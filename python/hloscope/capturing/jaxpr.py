@@ -279,7 +279,7 @@ _BARE = re.compile(r"[\w.+\-]+\Z")
 def _attribute(value: Any) -> str:
     """A parameter as one attribute value: bare when it is a word, else quoted and cut."""
     spec = getattr(value, "spec", None)
-    text = str(value) if spec is None else f"P{tuple(spec)}"
+    text = str(value) if spec is None else _compat.spec_text(spec)
     if len(text) > _MAX_VALUE:
         text = text[:_MAX_VALUE] + "…"
     return text if _BARE.match(text) else f'"{_quoted(text)}"'

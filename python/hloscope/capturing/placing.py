@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec as P
 
 from ..hlo.mesh import mesh_axes
 from . import topology
 from .compat import jax_api as _compat
+from .compat import meshes
 from .errors import CaptureError
 
 
-def target_mesh(
-    topology_name: str | None, mesh: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Mesh:
+def target_mesh(topology_name: str | None, mesh: Any, known: Sequence[Any] = ()) -> Mesh:
     """The mesh to compile for: the topology's devices, or local ones, with the wanted axes.
 
     ``mesh`` is "data=2,model=4", a dict of axis sizes, a jax Mesh (its axes and sizes are taken),
-    or None: then the arguments' own mesh if it fits, or a single device.
+    or None: then the first of the meshes ``known`` from the program, or a single device. Those
+    also say which axes are explicit.
     """
     if isinstance(mesh, str):
         mesh = axes_of(mesh)
@@ -32,17 +33,50 @@ def target_mesh(
             f"a mesh cannot be of type {type(mesh).__name__}; give axis sizes such as "
             '{"data": 2, "model": 4}, or a jax.sharding.Mesh'
         )
+    devices: Sequence[Any]
     if topology_name is None:
         if isinstance(mesh, Mesh):
             return mesh
-        return topology.make_mesh(jax.devices(), _axes(mesh), "this process", exact=False)
-    devices = topology.topology_devices(topology_name)
+        devices, where = jax.devices(), "this process"
+    else:
+        devices, where = topology.topology_devices(topology_name), topology_name
     if isinstance(mesh, Mesh) and set(mesh.devices.flat) <= set(devices):
         return mesh
-    axes = _axes(mesh) if mesh is not None else _axes_of_arguments(args, kwargs)
-    if axes is None:
-        return topology.make_mesh(devices[:1], {"device": 1}, topology_name, exact=True)
-    return topology.make_mesh(devices, axes, topology_name, exact=True)
+    if mesh is None:
+        mesh = next(iter(known), None)
+    if mesh is None:
+        return topology.make_mesh(devices[:1], {ONE_DEVICE: 1}, where, exact=True)
+    axes = _axes(mesh)
+    types = _axis_types(axes, [mesh, *known])
+    exact = topology_name is not None
+    return topology.make_mesh(devices, axes, where, exact=exact, types=types)
+
+
+ONE_DEVICE = "device"  # the axis of the mesh for a program that knows no mesh
+
+
+def known_meshes(fn: Any, args: Any, kwargs: Any) -> list[Any]:
+    """Meshes that a call is written for: its arguments', its jit's, and jax's current one."""
+    leaves = jax.tree.leaves((args, dict(kwargs)))
+    shardings = [getattr(leaf, "sharding", None) for leaf in leaves]
+    options = _compat.jit_options(fn) or {}
+    for name in ("in_shardings", "out_shardings"):
+        shardings += jax.tree.leaves(options.get(name))
+    meshes = [s.mesh for s in shardings if isinstance(s, NamedSharding) and s.mesh.axis_names]
+    return list(dict.fromkeys([*meshes, *filter(None, [_compat.current_mesh()])]))
+
+
+def _axis_types(axes: Mapping[str, int], meshes: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The type of each axis, by name; None if no mesh tells, as jax's default then holds."""
+    types: dict[str, Any] = {}
+    for mesh in meshes:
+        for name, kind in zip(
+            getattr(mesh, "axis_names", ()), getattr(mesh, "axis_types", None) or (), strict=False
+        ):
+            types.setdefault(str(name), kind)
+    if not types.keys() & axes.keys():
+        return None
+    return tuple(types.get(axis, jax.sharding.AxisType.Auto) for axis in axes)
 
 
 def axes_of(text: str) -> dict[str, int]:
@@ -65,15 +99,6 @@ def _axes(mesh: Any) -> dict[str, int]:
     return {str(a): int(n) for a, n in items.items()}
 
 
-def _axes_of_arguments(args: Any, kwargs: Any) -> dict[str, int] | None:
-    for leaf in jax.tree.leaves((args, dict(kwargs))):
-        sharding = getattr(leaf, "sharding", None)
-        if isinstance(sharding, NamedSharding) and sharding.mesh.axis_names:
-            return _axes(sharding.mesh)
-    current = _compat.current_mesh()
-    return _axes(current) if current is not None else None
-
-
 def positional_names(fn: Any, count: int) -> list[str]:
     """The function's own names for its positional arguments, for messages."""
     names: list[str] = []
@@ -82,6 +107,37 @@ def positional_names(fn: Any, count: int) -> list[str]:
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 names.append(p.name)
     return [names[i] if i < len(names) else f"args[{i}]" for i in range(count)]
+
+
+class _NoValues(jax.Array):
+    """The shape of an array, which libraries that look for ``jax.Array`` take for one."""
+
+    def __init__(self, of: jax.ShapeDtypeStruct) -> None:
+        self.of = of
+
+    shape = property(lambda self: self.of.shape)
+    dtype = property(lambda self: self.of.dtype)
+    ndim = property(lambda self: self.of.ndim)
+    size = property(lambda self: self.of.size)
+    sharding = property(lambda self: self.of.sharding)
+    weak_type = property(lambda self: self.of.weak_type)
+
+
+def without_values(leaf: Any) -> Any:
+    """What ``as_arrays`` was given for this leaf."""
+    return leaf.of if isinstance(leaf, _NoValues) else leaf
+
+
+_compat.register_array(_NoValues, without_values)
+
+
+def as_arrays(value: Any) -> Any:
+    """A pytree with each ``ShapeDtypeStruct`` as what passes for a ``jax.Array``."""
+
+    def one(leaf: Any) -> Any:
+        return _NoValues(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+
+    return jax.tree.map(one, value)
 
 
 def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True, own: bool = True) -> Any:
@@ -97,22 +153,26 @@ def place(value: Any, mesh: Mesh, name: str, *, sharded: bool = True, own: bool 
             return leaf
         aval = jax.api_util.shaped_abstractify(leaf)
         sharding = getattr(leaf, "sharding", None)
-        spec = sharding.spec if own and isinstance(sharding, NamedSharding) else None
+        spec, kind = None, None
+        if own and isinstance(sharding, NamedSharding):
+            spec, kind = sharding.spec, meshes.memory_kind(sharding)
         where = name + jax.tree_util.keystr(path)
         keep = sharded or spec is not None
         return jax.ShapeDtypeStruct(
             aval.shape,
             aval.dtype,
-            sharding=named(mesh, spec or PartitionSpec(), where) if keep else None,
+            sharding=named(mesh, P() if spec is None else spec, where, kind) if keep else None,
             weak_type=getattr(aval, "weak_type", False),
         )
 
     return jax.tree_util.tree_map_with_path(one, value)
 
 
-def named(mesh: Mesh, spec: PartitionSpec, where: str) -> NamedSharding:
+def named(
+    mesh: Mesh, spec: PartitionSpec, where: str, memory_kind: str | None = None
+) -> NamedSharding:
     """``NamedSharding(mesh, spec)``; the error for an unknown axis names the argument."""
-    used = [a for entry in spec if entry is not None for a in _names(entry)]
+    used = [a for entry in _compat.entries(spec) if entry is not None for a in _names(entry)]
     for axis in used:
         if axis not in mesh.axis_names:
             have = ", ".join(map(str, mesh.axis_names))
@@ -120,7 +180,7 @@ def named(mesh: Mesh, spec: PartitionSpec, where: str) -> NamedSharding:
                 f"{where} is sharded over axis {axis!r}, which the target mesh lacks (it has "
                 f"{have}); name the mesh axes as the arguments do"
             )
-    return NamedSharding(mesh, spec)
+    return NamedSharding(mesh, spec, memory_kind=memory_kind)
 
 
 def _names(entry: Any) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from ..api.capture import Capture, PassRecord
 from ..hlo import Module, ReadWarning
 from ..hlo.origins.operations import Frame
 from ..hlo.snapshots import Snapshot
-from . import stages
+from . import calls, stages
 from .cells import Cells, cells
 from .compat import jax_api as _compat
 from .describe import describe
@@ -269,6 +269,7 @@ class Program:
 
     def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
         """A trace of ``steps`` runs. Raises ``CaptureError`` for arguments that are not arrays."""
+        args, kwargs = calls.inner_arguments(self.options.fn, args, kwargs)
         return run_profiled(self.compiled, args, kwargs, steps)
 
     def at(self, stage: str) -> Capture:

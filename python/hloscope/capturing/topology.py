@@ -142,8 +142,15 @@ def avoid_tpu_start_up() -> bool:
     return True
 
 
-def make_mesh(devices: Sequence[Any], axes: Mapping[str, int], where: str, *, exact: bool) -> Mesh:
-    """A mesh over the devices in an order that suits their torus.
+def make_mesh(
+    devices: Sequence[Any],
+    axes: Mapping[str, int],
+    where: str,
+    *,
+    exact: bool,
+    types: tuple[Any, ...] | None = None,
+) -> Mesh:
+    """A mesh over the devices in an order that suits their torus, with these axis types.
 
     ``exact``: the sizes must multiply to all devices (a topology); otherwise the first ones
     are used. Raises ``CaptureError`` when they do not fit.
@@ -173,6 +180,6 @@ def make_mesh(devices: Sequence[Any], axes: Mapping[str, int], where: str, *, ex
     for split in (False, True):
         with contextlib.suppress(Exception):
             grid = mesh_utils.create_device_mesh(sizes, chosen, allow_split_physical_axes=split)
-            return Mesh(grid, tuple(axes))
+            return Mesh(grid, tuple(axes), axis_types=types)
     grid = np.array(chosen, dtype=object).reshape(sizes)
-    return Mesh(grid, tuple(axes))
+    return Mesh(grid, tuple(axes), axis_types=types)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.capturing import topology
+from hloscope.capturing.placing import target_mesh
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -139,16 +140,60 @@ def closes_over_shard_map(mesh: Mesh) -> Callable[..., Any]:
     return lambda x, w: body(x, w)
 
 
-@pytest.mark.parametrize("make", [closes_over_constraint, closes_over_shard_map])
+def jits_inside(mesh: Mesh) -> Callable[..., Any]:
+    inner = jax.jit(lambda x: x * 2, out_shardings=NamedSharding(mesh, P(None, "model")))
+    return lambda x, w: inner(x @ w)
+
+
+def puts_on_devices(mesh: Mesh) -> Callable[..., Any]:
+    return lambda x, w: jax.device_put(x @ w, NamedSharding(mesh, P("data", "model")))
+
+
 @pytest.mark.parametrize(
-    "where", [{"topology": "v5e:2x4"}, {"topology": "v5e:4x4", "mesh": {"data": 4, "model": 4}},
+    "make", [closes_over_constraint, closes_over_shard_map, jits_inside, puts_on_devices]
+)
+@pytest.mark.parametrize(
+    "where", [{"topology": "v5e:2x4"}, {"topology": "v5e:4x4", "mesh": "data=4,model=4"},
               {"mesh": {"data": 4, "model": 2}}],
 )  # fmt: skip
-def test_a_mesh_that_is_closed_over_is_said(
+def test_a_mesh_that_is_closed_over_becomes_the_one_to_capture_for(
     make: Any, where: dict[str, Any], mesh: Mesh, args: tuple[Any, ...]
 ) -> None:
-    with pytest.raises(hs.CaptureError, match="let it take the mesh as an argument, use bare"):
-        hs.capture(make(mesh), *args, **where)
+    plainly: dict[str, Any] = {"exact": False, "provenance": False}
+    function = make(mesh)
+    moved = hs.capture(function, *args, **where, **plainly)
+    to = target_mesh(where.get("topology"), where.get("mesh"), [mesh])
+    written_for_it = hs.capture(
+        make(to),
+        *(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=NamedSharding(to, a.sharding.spec))
+          for a in args),
+        **plainly,
+    )  # fmt: skip
+    assert _without_metadata(moved.text) == _without_metadata(written_for_it.text)
+    # and nothing of it stays: the function still runs on its own mesh
+    here = [jax.device_put(np.ones(a.shape, a.dtype), a.sharding) for a in args]
+    assert set(jax.jit(function)(*here).devices()) == set(mesh.devices.flat)
+
+
+def _without_metadata(text: str) -> list[str]:
+    return [line.partition(", metadata=")[0] for line in text.splitlines() if " = " in line]
+
+
+def test_a_program_tells_its_mesh_where_the_arguments_do_not(mesh: Mesh) -> None:
+    shapes = jnp.ones((256, 512)), jnp.ones((512, 128))
+    cap = hs.capture(
+        closes_over_shard_map(mesh), *shapes, topology="v5e:2x4", exact=False, provenance=False
+    )
+    assert cap.target.mesh is not None
+    assert cap.target.mesh.axis_names == ("data", "model")
+
+
+def test_a_mesh_of_other_axes_that_is_closed_over_is_said(
+    mesh: Mesh, args: tuple[Any, ...]
+) -> None:
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in args]
+    with pytest.raises(hs.CaptureError, match="give mesh= the axis names of its own mesh"):
+        hs.capture(closes_over_shard_map(mesh), *shapes, topology="v5e:2x4", mesh="x=2,y=4")
 
 
 def test_shard_map_that_takes_the_current_mesh(args: tuple[Any, ...]) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hloscope.readers.xplane.xplane import read_trace
 from hloscope.show import blocks
 from hloscope.view.schema import decode, joined
+from ways import WAYS
 
 STEPS = 4
 
@@ -222,6 +223,13 @@ def test_a_profile_taken_here_is_a_timeline_too() -> None:
     assert found / 3 == pytest.approx(measured.seconds.sum(), rel=1e-9)
     header, _ = joined(blocks.view(cap), blocks.analyses(cap))
     assert header["extras"]["trace"]["runs"] == 3
+
+
+def test_functions_of_libraries_run_with_their_own_arguments() -> None:
+    for name in ("nnx_jit", "equinox_donating", "jitted_method"):
+        way = WAYS[name]()
+        cap = hs.capture(way.function, *way.arguments, exact=False, profile=1)
+        assert cap.measured.coverage > 0.5, name
 
 
 def test_a_topology_cannot_be_profiled_later(libtpu: None) -> None:

@@ -45,6 +45,20 @@ def mesh_context(mesh: jax.sharding.Mesh) -> contextlib.AbstractContextManager[A
     return mesh
 
 
+def entries(spec: Any) -> tuple[Any, ...]:
+    """The entries of a PartitionSpec, one for each dimension; what is unreduced is not in them."""
+    return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
+
+
+def spec_text(spec: Any) -> str:
+    """``P('data', None, unreduced={'model'})``: the same for every version of jax."""
+    parts = [repr(e) for e in entries(spec)]
+    for name in ("unreduced", "reduced"):
+        axes = sorted(map(str, getattr(spec, name, None) or ()))
+        parts += [f"{name}={{{', '.join(map(repr, axes))}}}"] if axes else []
+    return f"P({', '.join(parts)})"
+
+
 def current_mesh() -> jax.sharding.Mesh | None:
     """The concrete mesh of ``jax.set_mesh`` or ``with mesh:``, or None."""
     try:
@@ -57,6 +71,29 @@ def current_mesh() -> jax.sharding.Mesh | None:
         return None if physical.empty else physical
     except (ImportError, AttributeError):
         return None
+
+
+def register_array(kind: type, shape_of: Any) -> None:
+    """Lets ``jax.typeof`` take objects of ``kind`` for what ``shape_of`` returns of them."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import core
+
+        core.pytype_aval_mappings[kind] = lambda x: core.shaped_abstractify(shape_of(x))
+
+
+def is_jit(fn: Any) -> bool:
+    """Whether ``jax.jit`` itself made this function."""
+    return hasattr(fn, "trace") and type(fn).__name__ == "PjitFunction"
+
+
+def rename_arguments(traced: Any, names: Sequence[str | None]) -> None:
+    """Names of arguments for everything that is made of a ``Traced``; None keeps jax's own."""
+    with contextlib.suppress(Exception):
+        jaxpr = traced.jaxpr.jaxpr
+        info = jaxpr.debug_info
+        if len(info.arg_names) == len(names):
+            kept = tuple(new or old for new, old in zip(names, info.arg_names, strict=True))
+            jaxpr._debug_info = info._replace(arg_names=kept)
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | None:
@@ -288,7 +325,7 @@ def user_frames(source_info: Any) -> list[Any]:
 def concrete_meshes(jaxpr: Any) -> set[jax.sharding.Mesh]:
     """Meshes with devices that a program holds: in constraints, inner jits and shard_maps."""
     found: set[jax.sharding.Mesh] = set()
-    todo, seen = [jaxpr], set()
+    todo, seen = [jaxpr] if jaxpr is not None else [], set()
     while todo:
         inner = todo.pop()
         inner = getattr(inner, "jaxpr", inner)
@@ -301,7 +338,7 @@ def concrete_meshes(jaxpr: Any) -> set[jax.sharding.Mesh]:
                     todo.append(leaf)
                     continue
                 mesh = getattr(leaf, "mesh", leaf)
-                if isinstance(mesh, jax.sharding.Mesh) and mesh.devices.size:
+                if isinstance(mesh, jax.sharding.Mesh) and mesh.axis_names:
                     found.add(mesh)
     return found
 

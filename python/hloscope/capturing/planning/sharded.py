@@ -88,7 +88,7 @@ def _word(key: Any) -> str:
 def make_mesh(axes: Mapping[str, int], topology_name: str | None) -> Mesh:
     """A mesh over the topology's devices or over local ones. Raises ``CaptureError``."""
     topology.avoid_tpu_start_up()
-    return placing.target_mesh(topology_name, dict(axes), (), {})
+    return placing.target_mesh(topology_name, dict(axes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def _order(mesh: Any) -> tuple[int, ...]:
 def _said(sharding: Any) -> str:
     if isinstance(sharding, jax.sharding.NamedSharding):
         mesh = ", ".join(f"{a}={n}" for a, n in sharding.mesh.shape.items())
-        return f"P{tuple(sharding.spec)} on {mesh}"
+        return f"P{_compat.entries(sharding.spec)} on {mesh}"
     devices = sorted(d.id for d in sharding.device_set)
     return f"device {devices[0]}" if len(devices) == 1 else f"devices {devices}"
 
