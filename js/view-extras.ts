@@ -664,7 +664,7 @@ export const TABLES: readonly [string, string, Record<string, string>][] = [
   ["collective_member", "collective", { "u32 offsets collective_member.values": "offsets" }],
   ["collective_member", "collective_member.values", { "u32 instruction": "values" }],
   ["collective_part", "collective", { "u32 offsets collective_part.shape": "offsets" }],
-  ["collective_part", "collective_part.shape", { "u32 text": "shape", "f64 amount": "bytes" }],
+  ["collective_part", "collective_part.shape", { "u32 text": "shape moves", "f64 amount": "bytes" }],
   ["device", "device", { "u32 any": "id", "f64 amount": "parameter_bytes output_bytes sent_bytes" }],
   ["traffic", "traffic", { "u32 device": "source target", "f64 amount": "bytes" }],
   ["array", "array", { "u8 any": "role", "u32 text": "name type", "i32 -1:instruction": "instruction", "u32 sharding": "sharding", "f64 amount": "bytes global_bytes", "u8 flag": "padded" }],

@@ -60,6 +60,7 @@ export function collectiveCard(
               null,
               h("span", { class: "mono" }, p.shape),
               h("span", { class: "figure" }, format.bytes(p.bytes)),
+              p.moves ? h("span", { class: "dim" }, p.moves) : null,
             ),
           ),
         )

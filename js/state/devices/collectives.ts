@@ -40,7 +40,7 @@ export interface CollectiveRow {
   /** Consists of several permutes: `parts` are transfers. */
   ofPermutes: boolean;
   members: Uint32Array;
-  parts: { shape: string; bytes: number }[];
+  parts: { shape: string; bytes: number; moves: string }[];
 }
 
 export interface Branch {
@@ -103,6 +103,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
   const partAt = model.column<Uint32Array>("collective_part.offsets");
   const partShape = model.column<Uint32Array>("collective_part.shape");
   const partBytes = model.column<Float64Array>("collective_part.bytes");
+  const partMoves = model.optional<Uint32Array>("collective_part.moves");
   const byInstruction = new Map<number, CollectiveRow>();
   const branchAt = model.optional<Uint32Array>("collective_branch.offsets");
   const branch = (k: number): Branch[] => {
@@ -117,7 +118,11 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
   const rows = Array.from(kind, (id, k): CollectiveRow => {
     const parts = [];
     for (let p = partAt[k]; p < partAt[k + 1]; p++) {
-      parts.push({ shape: model.strings.get(partShape[p]), bytes: partBytes[p] });
+      parts.push({
+        shape: model.strings.get(partShape[p]),
+        bytes: partBytes[p],
+        moves: partMoves ? model.strings.get(partMoves[p]) : "",
+      });
     }
     const row: CollectiveRow = {
       index: k,

@@ -495,6 +495,7 @@ ANALYSES = (
         text("shape"),
         "Arrays of a combined collective; transfers of a collective matmul or halo exchange.",
         amount("bytes", "", "B"),
+        text("moves", "the name of the array; none of a transfer"),
     ),
     ColumnTable(
         "device",

@@ -25,6 +25,7 @@ class Part(Row):
     instruction: Instruction
     executions: int = 1  # of the part per execution of the whole; -1 unknown
     groups: DeviceGroups | None = None  # of a transfer: its source-target pairs
+    moves: ValueSource | None = None  # what it is
 
 
 class AskedLines:
@@ -86,6 +87,19 @@ class Collective(Row):
     def is_of_permutes(self) -> bool:
         """Whether it consists of several permutes: a collective matmul or a halo exchange."""
         return self.kind in OF_PERMUTES
+
+    @property
+    def is_combined(self) -> bool:
+        """Whether it moves several arrays that have nothing else to do with one another."""
+        pieces = self.is_of_permutes or (self.kind in KINDS and KINDS[self.kind].exchanges)
+        return len(self.parts) > 1 and not pieces
+
+    @property
+    def moved(self) -> str:
+        """Name of what it moves, or of how many arrays: "3 arrays"; "" if unknown."""
+        if self.is_combined:
+            return f"{len(self.parts):,} arrays"
+        return self.moves.name if self.moves is not None else ""
 
     @property
     def assumes(self) -> str:
@@ -194,11 +208,18 @@ class Collective(Row):
             "executions_most": self.most_executions,
             "phase": self.phase or None,
             "written_by": self.written_by,
-            "moves": self.moves.name if self.moves is not None else None,
+            "moves": self.moved or None,
             "op_name": self.op_name,
             "line": self.line,
             "line_inferred": self.inferred or None,
-            "parts": [{"shape": p.shape, "bytes": p.bytes} for p in self.parts],
+            "parts": [
+                {
+                    "shape": p.shape,
+                    "bytes": p.bytes,
+                    "moves": p.moves.name if p.moves is not None else None,
+                }
+                for p in self.parts
+            ],
         }
 
 

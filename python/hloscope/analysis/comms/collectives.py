@@ -315,7 +315,8 @@ class _Maker:
         op, anchor = found.op, found.anchor
         named = op if op.op_name else anchor
         frames, inferred = self.frames.of(op) or self.frames.of(anchor), ""
-        if not frames:
+        # XLA gives a combined one the line of its first array.
+        if not frames or (len(op.operands) > 1 and not found.transfers):
             known = lines(op.module)
             one = op if known.frame[op.index] else anchor
             frames, inferred = known.frames(one), known.why(one)
@@ -367,7 +368,14 @@ class _Maker:
         if not found.transfers:
             between = is_between_slices(found.op)
             arrays = exchanged(found) if between else payload(found)[1]
-            parts = tuple(Part(shape, size, found.op) for shape, size in arrays)
+            given = found.op.operands if len(found.op.operands) == len(arrays) else ()
+            parts = tuple(
+                Part(
+                    shape, size, found.op,
+                    moves=source_of(given[n], self.target) if n < len(given) else None,
+                )
+                for n, (shape, size) in enumerate(arrays)
+            )  # fmt: skip
             return self.groups(found.op), parts
         parts = ()
         whole = self.counts[found.anchor.computation.index]

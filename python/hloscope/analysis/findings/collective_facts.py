@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...hlo import Instruction, Module, opcodes, walk
-from ...hlo.collective_kinds import kind_of
 from ..base.table import per_module
 from ..comms.collective import Collective
 
@@ -16,9 +15,9 @@ def over(row: Collective) -> str:
 
 def moved(row: Collective) -> str:
     """What a collective moves: the array's name, or of how many arrays its bytes are."""
-    if len(row.parts) > 1 and not (row.is_of_permutes or kind_of(row.kind).exchanges):
-        return f"{len(row.parts):,} arrays"
-    return f"`{row.moves.name}`" if row.moves is not None else row.parts[0].shape
+    if row.is_combined:
+        return row.moved
+    return f"`{row.moved}`" if row.moved else row.parts[0].shape
 
 
 def sent(rows: Iterable[Collective]) -> int | None:

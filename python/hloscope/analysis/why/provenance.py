@@ -12,6 +12,7 @@ another argument than the row moves, the card says what is unknown.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -317,7 +318,7 @@ def _what_is_known(row: Collective) -> Why:
 
 def _together(cards: list[Why], known: Why, row: Collective) -> Why:
     """The card of a combined collective, with every op that it serves."""
-    found = [c for c in cards if c.is_known]
+    found = _heaviest_first([c for c in cards if c.is_known], cards, row)
     each = tuple(dict.fromkeys(found))
     lost = len(cards) - len(found)
     if lost:
@@ -328,3 +329,13 @@ def _together(cards: list[Why], known: Why, row: Collective) -> Why:
         return replace(first, shape=f"{len(cards)} arrays")
     origins = tuple(dict.fromkeys(o for c in each for o in c.origins))
     return replace(first, shape=f"{len(cards)} arrays", origins=origins, parts=each)
+
+
+def _heaviest_first(found: list[Why], cards: list[Why], row: Collective) -> list[Why]:
+    """Cards in order of the bytes that their lines move; as they are where these are unknown."""
+    if len(cards) != len(row.parts):
+        return found
+    moved: dict[str, int] = defaultdict(int)
+    for card, part in zip(cards, row.parts, strict=True):
+        moved[card.line] += part.bytes
+    return sorted(found, key=lambda c: -moved[c.line])

@@ -68,10 +68,10 @@ def _rows(b: Builder, found: Collectives) -> None:
             b.column(f"collective_branch.{name}", [x[k] for row in each for x in row])
     b.column("collective.phase", [PHASES.index(r.phase) for r in rows])
     b.column("collective.written", [WRITTEN.index(r.written_by) for r in rows])
-    b.column("collective.moves", [r.moves.name if r.moves else "" for r in rows])
+    b.column("collective.moves", [r.moved for r in rows])
     b.column(
         "collective.moves_argument",
-        [bool(r.moves and r.moves.kind == "argument") for r in rows],
+        [bool(r.moves and r.moves.kind == "argument" and not r.is_combined) for r in rows],
     )
     b.column("collective.line", [r.line for r in rows])
     b.column("collective.op_name", [r.op_name for r in rows])
@@ -83,6 +83,8 @@ def _rows(b: Builder, found: Collectives) -> None:
     b.column("collective_part.offsets", np.cumsum([0, *(len(r.parts) for r in rows)]))
     b.column("collective_part.shape", [p.shape for r in rows for p in r.parts])
     b.column("collective_part.bytes", [p.bytes for r in rows for p in r.parts])
+    named = [p.moves.name if p.moves else "" for r in rows for p in r.parts]
+    b.column("collective_part.moves", named)
 
 
 def _or_nan(value: int | None) -> float:

@@ -4,6 +4,7 @@ Compilers lose lines (a matmul rewritten, a layout copy inserted). What has none
 that is known of:
 
     a fusion, loop, call     its heaviest part
+    a combined collective    that of most of its bytes: XLA gives it the line of its first array
     a matmul, convolution    its reshape or transpose that is still named ``dot_general``
     a copy, cast, prefetch   what needs the value first, through tuples, loops and fusions
     a partial sum's reduce   what made the value
@@ -15,6 +16,7 @@ wherever a line is shown; ``Lines.why`` says what it was inferred from.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from ....hlo import FrameTable, Instruction, Module, StackFrame, opcodes
 from ....hlo.collective_kinds import KINDS
+from ....hlo.opcodes import async_half
 from ....hlo.texts.places import short_place
 from ..table import Ints, Table, per_module, table
 from .flow import Flow, flow, is_move, nearest, stacks, weights
@@ -34,6 +37,7 @@ _SAYS_MATMUL = ("dot_general", "conv_general_dilated", "ragged_dot", "dot-genera
 _LOST_OFTEN = ("dot", "convolution", "custom-call")
 _TELL_NOTHING = opcodes.LOOPS | opcodes.LITERALS  # only carries, or is stacked into, other values
 _FAR = 6  # at most this many reshapes and transposes between a matmul and the one that names it
+_COMBINED = opcodes.with_halves(*(k.name for k in KINDS.values() if k.reduces or k.gathers))
 _DEEP = 12  # computations in computations
 
 _KINDS = {PART: "its heaviest part is", NAMED: "named by", INSIDE: "inside"}
@@ -146,9 +150,40 @@ def lines(module: Module) -> Lines:
     kind = np.where(frame > 0, OWN, NONE).astype(np.uint8)
     via = np.full(len(frame), -1, np.int64)
     found = Lines(module, frames, frame, kind, via)
-    if module.dialect == "hlo" and frame.any() and not frame.all():
-        _infer(found, table(module))
+    if module.dialect == "hlo" and frame.any():
+        _combined(found, table(module))
+        if not frame.all():
+            _infer(found, table(module))
     return found
+
+
+def _combined(found: Lines, t: Table) -> None:
+    """Gives collectives of several arrays the line that most of their bytes are for."""
+    for row in t.where(*_COMBINED).tolist():
+        if not found.frame[row] or len(t.instructions[row].operands) < 2:
+            continue
+        by_place: dict[tuple[str, int] | None, list[tuple[int, int]]] = defaultdict(list)
+        for number, operand in enumerate(t.instructions[row].operands):
+            at = _array(found, t.instructions[row], number)
+            by_place[_place(found, at)].append((operand.shape.byte_size, at))
+        if None in by_place:  # what is not known may be most of it
+            continue
+        most = max(by_place, key=lambda p: sum(size for size, _ in by_place[p]))
+        if most != _place(found, row):
+            via = max(by_place[most], key=lambda x: x[0])[1]
+            found.frame[row] = found.frame[via]
+            found.kind[row] = PART
+            found.via[row] = via
+
+
+def _array(found: Lines, i: Instruction, number: int) -> int:
+    """What has the line of one array of a combined collective: its result, or what was sent."""
+    ends = [u for u in i.users if async_half(u.opcode) is not None] or [i]
+    for user in ends[0].users:
+        is_element = user.opcode == "get-tuple-element" and user.tuple_index == number
+        if is_element and found.frame[user.index]:
+            return user.index
+    return i.operands[number].index
 
 
 def _infer(found: Lines, t: Table) -> None:
