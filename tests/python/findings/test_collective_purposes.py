@@ -114,6 +114,44 @@ def test_gradients_of_microbatches_are_added_up_of_layers_inside_too() -> None:
     assert ONCE in advice
 
 
+def test_gradients_of_microbatches_are_added_up_though_a_loss_is_summed_with_them() -> None:
+    """The loss is divided before it is added: the sum over devices is not what is added of it."""
+
+    def step(ws: Any, xs: Any) -> Any:
+        def add(total: Any, x: Any) -> Any:
+            loss, grads = jax.value_and_grad(lambda ws: dense(dense(x, ws[0]), ws[1]).mean())(ws)
+            return (total[0] + loss, jax.tree.map(jnp.add, total[1], grads)), None
+
+        return lax.scan(add, (jnp.float32(0), jax.tree.map(jnp.zeros_like, ws)), xs)[0]
+
+    on = mesh("data")
+    ws = [shaped(on, (D, D))] * 2
+    cap = on_chip(step, ws, shaped(on, (3, B, D), None, "data"))
+    assert max(len(row.parts) for row in cap.collectives) == 3
+    evidence, advice = only(cap)
+    assert ADDED_UP in evidence
+    assert ONCE in advice
+
+
+def test_gradients_that_are_summed_over_one_axis_after_another() -> None:
+    """Summed over fsdp, cut by device, then summed over data: gradients both times."""
+    on = mesh("data", "fsdp")
+
+    def block(x: Any, w: Any) -> Any:
+        spec = P(("data", "fsdp"))
+        return lax.with_sharding_constraint(dense(x, w), NamedSharding(on, spec))
+
+    def step(ws: Any, x: Any) -> Any:
+        return jax.tree.map(lambda w, g: w - 0.1 * g, ws, jax.grad(scanned)(ws, x, block))
+
+    ws = shaped(on, (L, D, D), None, "fsdp")
+    cap = on_chip(step, ws, shaped(on, (B, D), ("data", "fsdp")), out_shardings=ws.sharding)
+    sums = {k: evidence for k, (evidence, _) in waits(cap).items() if "reduce" in k}
+    assert sums
+    assert all(GRADIENTS in evidence for evidence in sums.values())
+    assert all("the loop keeps those of each trip" in evidence for evidence in sums.values())
+
+
 def test_a_running_sum_that_the_loop_reads_again_cannot_wait() -> None:
     def step(w: Any, x: Any) -> Any:
         def body(c: Any, _: Any) -> Any:
@@ -189,6 +227,26 @@ def test_a_lookup_in_a_table_that_is_sharded_by_rows() -> None:
         )
     )
     assert "takes the rows that it holds" in evidence
+    assert advice == ""
+
+
+def test_tables_that_are_gathered_whole_for_a_lookup() -> None:
+    """Each device has some of the tables, and all rows of the batch are looked up in each."""
+    on = mesh("data")
+
+    def loss(params: Any, ids: Any) -> Any:
+        found = jax.vmap(lambda t, i: t[i], (0, 1), 1)(params["tables"], ids)
+        return jnp.tanh(found.reshape(len(ids), -1) @ params["w"]).mean()
+
+    def step(params: Any, ids: Any) -> Any:
+        grads = jax.grad(loss)(params, ids)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+    params = {"tables": shaped(on, (8, 2048, 64), "data"), "w": shaped(on, (8 * 64, 64))}
+    found = waits(on_chip(step, params, shaped(on, (1024, 8), "data", dtype=jnp.int32)))
+    (evidence, advice) = next(v for k, v in found.items() if "gather" in k)
+    assert "gathered whole, though a lookup takes only some rows: `params['tables']`" in evidence
+    assert "FSDP" not in evidence
     assert advice == ""
 
 

@@ -12,6 +12,7 @@ sum     ACCUMULATED  a loop only adds it to what it carries
         REDUCTION    a reduction over a sharded dimension
         JOINED       parts put together: a gather that XLA wrote as a sum
 gather  WEIGHTS      parameters that are stored in shards (FSDP)
+        TABLE        a table that is stored in shards, of which a lookup takes rows
         MULTIPLIED   activations that each device multiplies whole with its shard of weights
         ARGUMENT     another argument that is given in shards
         UPDATED      parameters or state that were updated in shards
@@ -26,12 +27,12 @@ any     CONSTRAINED  a constraint of the person wants another sharding
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ...hlo import Instruction, opcodes, walk
-from ...hlo.collective_kinds import kind_of
+from ...hlo import Instruction, Shape, opcodes, walk
+from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.opcodes import Effect
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
@@ -56,6 +57,7 @@ class For(Enum):
     REDUCTION = "reduction"
     JOINED = "joined"
     WEIGHTS = "weights"
+    TABLE = "table"
     MULTIPLIED = "multiplied"
     ARGUMENT = "argument"
     UPDATED = "updated"
@@ -117,6 +119,8 @@ _MAKES = (
 )  # fmt: skip
 _ELEMENTWISE = opcodes.ELEMENTWISE | {"select"}
 _WITHIN = opcodes.MOVES | opcodes.FUSIONS
+# A sum over one axis, cut by device and summed over another, is one sum.
+_SUMMED_ON = opcodes.SLICES | opcodes.with_halves(*(k.name for k in KINDS.values() if k.reduces))
 _KEPT = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.LOOPS | {"call"}
 
 
@@ -124,7 +128,7 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if is_joined(row):
         return Purpose(For.JOINED)
     results = list(_results(row))
-    if kind_of(row.kind).reduces_whole and results and all(map(_is_accumulated, results)):
+    if _mostly(results, _is_accumulated):
         return Purpose(For.ACCUMULATED)
     largest = max(_operands(row), key=lambda o: o.shape.byte_size, default=None)
     if largest is None:
@@ -138,7 +142,7 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if weights:
         return Purpose(For.ACTIVATIONS, weights)
     if _is_gradient(facts, row, makers, results):
-        return Purpose(For.GRADIENTS, is_stacked=any(map(_is_stacked, results)))
+        return Purpose(For.GRADIENTS, is_stacked=_mostly(results, _is_stacked))
     if products and len(products) == len(makers):
         return Purpose(For.PRODUCTS)
     if makers and all(m.opcode == "gather" for m in makers):
@@ -146,6 +150,18 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if makers and all(m.opcode in opcodes.REDUCTIONS for m in makers):
         return Purpose(For.REDUCTION)
     return Purpose(For.UNKNOWN)
+
+
+def _mostly(results: list[Position], is_so: Callable[[Position], bool]) -> bool:
+    """Whether nearly all bytes of results are so: with gradients a loss or a norm is summed."""
+    sizes = [_shape(p).byte_size for p in results]
+    such = sum(n for n, p in zip(sizes, results, strict=True) if is_so(p))
+    return bool(results) and such >= limits.MOSTLY * sum(sizes) > 0
+
+
+def _shape(value: Position) -> Shape:
+    shape = value.instruction.shape
+    return shape.tuple_shapes[value.element[0]] if value.element else shape
 
 
 def _operands(row: Collective) -> list[Instruction]:
@@ -156,10 +172,17 @@ def _operands(row: Collective) -> list[Instruction]:
 def _results(row: Collective) -> Iterator[Position]:
     start = row.instruction
     done = next((u for u in start.users if u.opcode.endswith("-done")), start)
+    if row.anchor is not start:  # in fusions that TPU runs asynchronously: the last one has it
+        last = max(m for m in row.members if _is_beside(row, m))
+        done = start.module.instructions[last]
     if done.shape.is_tuple:
         yield from (Position(done, (k,)) for k in range(len(done.shape.tuple_shapes)))
     else:
         yield Position(done)
+
+
+def _is_beside(row: Collective, member: int) -> bool:
+    return row.anchor.module.instructions[member].computation is row.anchor.computation
 
 
 def _makers(value: Instruction) -> list[Instruction]:
@@ -227,7 +250,7 @@ def _is_gradient(
     late = any(int(phase[m.index]) >= BACKWARD for m in makers) or row.phase == "backward"
     if not late or not any(int(p) == BACKWARD for p in set(phase.tolist())):
         return False
-    through = _WITHIN | _ELEMENTWISE | opcodes.LOOPS | opcodes.RESHARDS | {"call"}
+    through = _WITHIN | _ELEMENTWISE | opcodes.LOOPS | opcodes.RESHARDS | _SUMMED_ON | {"call"}
     for result in results:
         if result.instruction.shape.is_array and result.instruction.shape.elements <= 1:
             continue
@@ -242,7 +265,7 @@ def _is_accumulated(value: Position) -> bool:
 
     What a loop inside it stacks first, such as gradients of layers, is added up so too.
     """
-    through = _KEPT | opcodes.UPDATES
+    through = _KEPT | opcodes.UPDATES | _SUMMED_ON
     used = list(walk.uses(value, through, inside_fusions=True, reach=limits.CAUSE_REACH))
     return bool(used) and all(_adds_to_carried(u.instruction, u.operand) for u in used)
 
@@ -251,8 +274,14 @@ def _adds_to_carried(add: Instruction, number: int) -> bool:
     if add.opcode != "add" or len(add.operands) != 2:
         return False
     other = add.operands[1 - number]
-    same = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    same = opcodes.PART_OF_ONE | opcodes.FUSIONS | {"concatenate"}  # TPU fetches it in pieces
     old = walk.source(other, same, inside_fusions=True)
+    reader = add
+    if old.instruction.opcode == "select" and old.instruction.users == (add,):
+        begun, rest = sorted(old.instruction.operands[1:3], key=_is_constant, reverse=True)
+        if _is_constant(begun):  # zeros in the first trip, else what is carried
+            reader = old.instruction
+            old = walk.source(Position(rest, (), old.calls), same, inside_fusions=True)
     carried = old.instruction
     if carried.opcode != "parameter" or not old.element or carried.computation.is_entry:
         return False
@@ -264,14 +293,15 @@ def _adds_to_carried(add: Instruction, number: int) -> bool:
         return False
     # nothing else in the loop reads the sum so far
     readers = walk.uses(Position(carried, old.element), same, inside_fusions=True)
-    return {u.instruction for u in readers} == {add}
+    return {u.instruction for u in readers} == {reader}
 
 
 def _is_stacked(value: Position) -> bool:
     """Whether a value is written into a slot of an array that a loop carries."""
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | _SUMMED_ON
     return any(
         u.instruction.opcode in opcodes.UPDATES and u.operand > 0
-        for u in walk.uses(value, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True)
+        for u in walk.uses(value, through, inside_fusions=True)
     )
 
 
@@ -321,7 +351,8 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
         origins = said.origins if said is not None else ()
         fixed = any(o.kind == "constraint" and not o.axis for o in origins)
         # Whole by a constraint of the person's, it is not the price of FSDP.
-        return (_by_why(facts, row) if fixed else None) or Purpose(For.WEIGHTS, weights)
+        for_what = For.TABLE if _is_looked_up(row) else For.WEIGHTS
+        return (_by_why(facts, row) if fixed else None) or Purpose(for_what, weights)
     shard = _shard_multiplied_with(facts, row)
     if shard:
         return Purpose(For.MULTIPLIED, shard)
@@ -333,6 +364,17 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
     if row.moves is not None and row.moves.kind == "argument":
         return Purpose(For.ARGUMENT, row.moves.name)
     return card or Purpose(For.UNKNOWN)
+
+
+def _is_looked_up(row: Collective) -> bool:
+    """Whether all that is done with what is gathered is to take rows of it by index."""
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    uses = [
+        use
+        for result in _results(row)
+        for use in walk.uses(result, through, inside_fusions=True, reach=limits.CAUSE_REACH)
+    ]
+    return bool(uses) and all(u.instruction.opcode == "gather" and u.operand == 0 for u in uses)
 
 
 def _shard_multiplied_with(facts: Facts, row: Collective) -> str:
@@ -502,6 +544,10 @@ _WORDS: dict[For, tuple[str, str]] = {
     ),
     For.WEIGHTS: (
         "stored in shards and gathered where they are used, the price of FSDP: {of}",
+        "",
+    ),
+    For.TABLE: (
+        "stored in shards and gathered whole, though a lookup takes only some rows: {of}",
         "",
     ),
     For.ARGUMENT: ("given in shards and gathered where it is used: {of}", ""),

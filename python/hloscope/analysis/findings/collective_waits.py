@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...hlo.collective_kinds import KINDS
+from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.texts.places import short_line
 from ..comms.collective import Collective
 from ..text.units import duration, size
@@ -56,6 +56,8 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         if is_latency and (share < limits.LATENCY_SHARE or facts.total_seconds < limits.SHORT_STEP):
             continue
         said, advice = words([purposes[row.index] for row in rows])
+        if what is For.ACCUMULATED and not kind_of(kind).reduces_whole:
+            advice = ""  # the sums are kept in shards, which would be whole until the end
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         kind = "all-gather" if what is For.JOINED else kind
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"

@@ -30,6 +30,8 @@ TRIFLING_WIRE_SHARE = 0.01
 HIDDEN_WIRE_WEIGHT, HIDDEN_WIRE_MOST = 0.1, 0.05
 # Without a chip, half the share of bytes on the wire stands for a share of the step.
 UNMODELLED_WIRE_WEIGHT = 0.5
+# Of the bytes of a combined collective: the rest, such as a loss, does not say what it is for.
+MOSTLY = 0.9
 # Steps from a collective to what it is made from and used for: a layer has some hundred.
 CAUSE_REACH = 400
 # The partitioner warns of it itself, so it is reported whatever the share.
