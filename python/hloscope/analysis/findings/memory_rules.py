@@ -70,6 +70,10 @@ def _parameters(facts: Facts, rows: list[Donation]) -> tuple[Instruction, ...]:
     return tuple(numbers[d.parameter] for d in rows if d.parameter in numbers)
 
 
+# TPU fetches and writes large arrays in slices, which it joins.
+_IN_PIECES = opcodes.PART_OF_ONE | {"concatenate"}
+
+
 def _replaces(facts: Facts, donation: Donation) -> bool:
     """Whether the output is computed from the argument itself: an update, not a coincidence."""
     entry = facts.module.entry
@@ -78,8 +82,10 @@ def _replaces(facts: Facts, donation: Donation) -> bool:
     parameter = next(
         (p for p in entry.parameters if p.parameter_number == donation.parameter), None
     )
-    for p in walk.back(Position(entry.root, tuple(donation.output)), opcodes.SAME_NUMBERS):
-        if parameter is not None and _is_updated_by_loop(p, parameter):
+    for p in walk.back(Position(entry.root, tuple(donation.output)), _IN_PIECES):
+        if parameter is not None and (
+            _is_updated_by_loop(p, parameter) or _is_kept_by_a_branch(p, parameter)
+        ):
             return True
         for o in p.instruction.operands if p.instruction.opcode != "tuple" else ():
             if _is_fetched(o, parameter):
@@ -93,20 +99,32 @@ def _is_updated_by_loop(result: Position, parameter: Instruction) -> bool:
     body = dict(loop.called).get("body") if loop.opcode == "while" else None
     if body is None or body.root is None or not loop.operands:
         return False
-    begun = walk.source(Position(loop.operands[0], result.element), opcodes.SAME_VALUE)
-    if begun.instruction is not parameter:
+    begun = walk.source(Position(loop.operands[0], result.element), opcodes.BUNDLES)
+    if begun.element or not _is_fetched(begun.instruction, parameter):
         return False
-    through = opcodes.SAME_NUMBERS | opcodes.UPDATES | opcodes.FUSIONS | opcodes.BRANCHES
+    through = _IN_PIECES | opcodes.UPDATES | opcodes.FUSIONS | opcodes.BRANCHES
     way = walk.back(Position(body.root, result.element), through, inside_fusions=True)
     return any(p.instruction.opcode in opcodes.UPDATES for p in way)
+
+
+def _is_kept_by_a_branch(result: Position, parameter: Instruction) -> bool:
+    """Whether a conditional returns an argument in one branch, and in another what replaces it."""
+    if result.instruction.opcode not in opcodes.BRANCHES:
+        return False
+    ends = walk.sources(result, opcodes.SAME_VALUE | opcodes.BRANCHES)
+    return any(end.instruction is parameter for end in ends)
 
 
 def _is_fetched(value: Instruction, parameter: Instruction | None) -> bool:
     """Whether a value is a parameter, or all of it fetched into another memory."""
     if parameter is None or value.shape.elements != parameter.shape.elements:
         return value is parameter
-    way = walk.path(value, opcodes.PART_OF_ONE | {"concatenate"})  # in pieces, too
-    return any(p.instruction is parameter for p in way)
+    # also what a loop that uses it hands on, as it does with layers' weights
+    for begun in (value, walk.source(value, opcodes.SAME_VALUE | opcodes.LOOPS)):
+        way = walk.path(begun, _IN_PIECES)
+        if any(p.instruction is parameter for p in way):
+            return True
+    return False
 
 
 _UPDATING = opcodes.UPDATES | {"add", "subtract", "multiply", "select"}
