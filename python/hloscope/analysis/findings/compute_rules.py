@@ -96,6 +96,7 @@ def wide_values(facts: Facts) -> Iterator[Finding]:
     if not any(_is_float(s, _NARROW) and s.elements > 1 for s in given):
         return  # the program is given 64 bits, and asks for nothing else
     t = facts.table
+    yield from _in_pairs(facts)
     rows = [
         t.instructions[n]
         for n in np.flatnonzero(facts.moved > 0).tolist()
@@ -119,8 +120,34 @@ def wide_values(facts: Facts) -> Iterator[Finding]:
         _TO_32,
         facts.time_share(seconds, moved / 2),
         seconds,
-        int(moved / 2),
+        None if (traffic := facts.traffic(rows)) is None else traffic // 2,
         "memory traffic",
+        tuple(rows),
+        frame,
+        inferred,
+    )
+
+
+def _in_pairs(facts: Facts) -> Iterator[Finding]:
+    """64-bit floats on TPU, which has none: XLA computes each as a pair of 32-bit ones."""
+    t = facts.table
+    rows = [t.instructions[n] for n in t.where("custom-call").tolist()]
+    rows = [i for i in rows if (i.custom_call_target or "") == "X64Combine"]
+    rows = [i for i in rows if any(_is_float(s, _WIDE) for s in i.shape.leaves())]
+    if not rows:
+        return
+    frame, inferred = facts.line(rows[0])
+    yield Finding(
+        "wide-values",
+        "Values in 64 bits are computed as pairs of 32-bit ones, though the program is given"
+        " narrower ones",
+        f"a TPU has no 64-bit floats: {names(rows)} {'put' if len(rows) > 1 else 'puts'} the pairs"
+        " together, and how much is computed in pairs before is not known",
+        _TO_32,
+        limits.WIDE_BYTES_SHARE,
+        None,
+        None,
+        "",
         tuple(rows),
         frame,
         inferred,
@@ -199,14 +226,15 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         rows.sort(key=lambda i: -float(seconds[i.index]))
         frame, inferred = facts.line(most.rows[0])
         shape = "×".join(map(str, most.dims))
-        of = shape if len(found) == 1 else f"{least:,} {what}"
+        few = f"{least:,} {what[:-1] if least == 1 else what}"
+        of = shape if len(found) == 1 else few
         yield Finding(
             "idle-matmul",
             f"{len(rows):,} matmul{'s' if len(rows) > 1 else ''} of {of}"
             f" ({percent(share)} of the modelled step) use{'' if len(rows) > 1 else 's'} at most"
             f" {percent(needed / took)} of the matrix unit",
             f"{'most time in ' if len(found) > 1 else ''}rows × columns × contracted = {shape}:"
-            f" with {least:,} {what} the multiplication is {duration(most.needed)} and moving the"
+            f" with {few} the multiplication is {duration(most.needed)} and moving the"
             f" operands and the result {duration(most.took)} ({names(most.rows)})",
             "batch more rows into one product (larger batch, several heads or experts at once)"
             if _could_be_more(facts, most.rows[0], what)
@@ -421,11 +449,15 @@ def repeated_operands(facts: Facts) -> Iterator[Finding]:
     found.sort(key=lambda x: -x[0])
     seconds = sum(x[0] for x in found)
     _, times, unit, repeat = found[0]
-    source = source_of(repeat.operands[0], facts.target)
+    alike = [x[3] for x in found if x[1] == times]
+    of = list(dict.fromkeys(source_of(x.operands[0], facts.target).name for x in alike))
+    many = len(of) > 1
     frame, inferred = facts.line(repeat)
     yield Finding(
         "repeated-operand",
-        f"`{source.name}` is repeated {times:.3g} times for a product on the vector units",
+        f"{' and '.join(f'`{name}`' for name in of[:2])}"
+        f"{f' and {len(of) - 2:,} more' if len(of) > 2 else ''} {'are' if many else 'is'} repeated"
+        f" {times:.3g} times for {'products' if many else 'a product'} on the vector units",
         f"each repeated element is multiplied and added there: {names([x[2] for x in found])}; with"
         " the repeated dimension among the rows of the product, the matrix unit could do it",
         "let the product broadcast instead of repeating an operand: an einsum over groups of heads"
@@ -449,9 +481,14 @@ def _repeated_in(unit: Instruction) -> Instruction | None:
         if x.opcode != "reduce" or not x.operands:
             continue
         product = walk.source(x.operands[0], opcodes.SAME_NUMBERS).instruction
-        for o in product.operands if product.opcode == "multiply" else ():
-            at = walk.source(o, opcodes.SAME_NUMBERS).instruction
-            if at.opcode == "broadcast" and _REPEAT.search(at.op_name) and at.operands:
+        if product.opcode != "multiply":
+            continue
+        ends = [walk.source(o, opcodes.SAME_NUMBERS).instruction for o in product.operands]
+        # With what has all dimensions it is no product of rows and columns.
+        if any(at.opcode != "broadcast" for at in ends):
+            continue
+        for at in ends:
+            if _REPEAT.search(at.op_name) and at.operands:
                 given = at.operands[0].shape.elements
                 if given >= limits.REPEATED_ELEMENTS and at.shape.elements >= 2 * given:
                     return at
@@ -510,10 +547,10 @@ def batched_branches(facts: Facts) -> Iterator[Finding]:
 
 
 def _made_for(facts: Facts, value: Instruction) -> set[int]:
-    """What runs on the way to a value, by index: operations and the fusions around them."""
-    way = walk.back(
-        value, opcodes.ANYTHING - opcodes.GIVEN, inside_fusions=True, reach=limits.CAUSE_REACH
-    )
+    """What runs on the way to a value, by index: operations and the fusions around them. What a
+    loop carries is given: the trip before made it for both values."""
+    through = opcodes.ANYTHING - opcodes.GIVEN - opcodes.LOOPS
+    way = walk.back(value, through, inside_fusions=True, reach=limits.CAUSE_REACH)
     found = set()
     for p in way:
         i = p.instruction

@@ -171,6 +171,12 @@ class Facts:
         """Bytes accessed by all executions, one row per instruction."""
         return np.nan_to_num(self.cost.bytes) * self.runs
 
+    def traffic(self, rows: Iterable[Instruction]) -> int | None:
+        """Bytes that instructions read and write in main memory in a step; None if none: a copy
+        within VMEM takes time, but none of the memory's bandwidth."""
+        total = sum(float(self.cost.main_bytes[i.index] * self.runs[i.index]) for i in rows)
+        return int(total) or None
+
     def time_share(self, seconds: float | None, moved: float) -> float:
         """Part of the modelled step; without a chip, part of all bytes accessed."""
         if seconds is not None and self.total_seconds:

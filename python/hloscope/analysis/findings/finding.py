@@ -230,8 +230,14 @@ class Findings(Rows[Finding]):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Sentences about the rules that did not run, and why."""
+        """Sentences: what shares are of if not all is known, and why rules did not run."""
         out = []
+        h = self.headline
+        if any(f.seconds for f in self.rows) and h.seconds_are == "modelled":
+            if h.is_one_trip:
+                out.append("Shares are of a step in which a loop of unknown trip count runs once.")
+            elif h.is_least:
+                out.append("Shares are of the step as far as it is known: it takes longer.")
         if self.unasked:
             out.append(
                 f"{len(self.unasked)} rules need the optimised program and were not run: this is"

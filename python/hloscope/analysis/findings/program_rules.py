@@ -239,15 +239,22 @@ def host_copies(facts: Facts) -> Iterator[Finding]:
     total = sum(m.bytes * n for m, n in zip(rows, runs, strict=True))
     starts = [facts.module.instructions[m.starts[0]] for m in rows]
     word = "copies" if len(rows) > 1 else "copy"
-    source = source_of(facts.module.instructions[rows[0].source], facts.target).name
+    source = source_of(facts.module.instructions[rows[0].source], facts.target)
+    chip = facts.cost.hardware
+    slower = ""
+    if chip is not None and chip.host_bandwidth:
+        times = chip.memory_bandwidth / chip.host_bandwidth
+        if times >= 2:
+            slower = f": the link to the host is {times:.0f} times slower than its own memory"
     frame, inferred = facts.line(starts[0])
     yield Finding(
         "host-copies",
         f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for"
         f" {len(rows):,} {word} to or from the host's memory",
         f"{size(total)} a step go over the link to the host: {names(starts)}; the one waited for"
-        f" most is of `{source}`",
-        "keep on the device what every step reads: the host's link is a hundred times slower",
+        f" most is of `{source.name}`{slower}",
+        # What a policy offloads in the step, or the step returns there, is there for a reason.
+        "keep on the device what every step reads" if source.kind == "argument" else "",
         share,
         seconds,
         int(total),
