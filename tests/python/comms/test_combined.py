@@ -7,6 +7,7 @@ import functools
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+from hloscope.analysis.comms.apparent import apparent
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -71,3 +72,10 @@ def test_no_array_of_a_combined_collective_is_named_for_all() -> None:
     assert list(named) == ["f32[256]", "f32[256,256]"]
     assert all(named.values())
     assert len(set(named.values())) == 2
+
+
+def test_what_a_dump_shows_of_a_combined_collective_is_of_its_largest_array() -> None:
+    (row,) = hs.read(captured().text).collectives
+    said = apparent(row)
+    assert said.startswith("of 2 arrays, the largest adds up partial products of")
+    assert f"line {line_of(large)})" in said

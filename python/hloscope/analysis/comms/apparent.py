@@ -7,6 +7,7 @@ what a sum adds up and what a gathered array is used for; only that is claimed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import chain, islice
 
 from ...hlo import Instruction, opcodes, walk
@@ -31,17 +32,21 @@ def apparent(row: Collective) -> str:
     if known is None:
         return ""
     if known.reduces:
-        made = _made_by(i)
+        # Of several arrays only the largest is followed, which most of the bytes are of.
+        largest = max(i.operands, key=lambda o: o.shape.byte_size, default=None)
+        summed = (largest,) if row.is_combined and largest is not None else i.operands
+        made = _made_by(summed)
         if made is None:
             return ""
+        of = f"of {row.moved}, the largest" if row.is_combined else "it"
         if made.opcode != "reduce":
             return (
-                f"it adds up partial products of {_called(made)}: the dimension that it contracts"
-                f" is split over {over}"
+                f"{of} adds up partial products of {_called(made)}: the dimension that it"
+                f" contracts is split over {over}"
             )
         return (
-            f"it adds up partial sums of {_called(made)}: the dimension that it reduces is split"
-            f" over {over}"
+            f"{of} adds up partial sums of {_called(made)}: the dimension that it reduces is"
+            f" split over {over}"
         )
     if not known.reshards:
         return ""
@@ -69,12 +74,10 @@ def _called(i: Instruction) -> str:
     return f"%{i.name}" + (f" ({', '.join(said)})" if said else "")
 
 
-def _made_by(start: Instruction) -> Instruction | None:
+def _made_by(values: Iterable[Instruction]) -> Instruction | None:
     """The product or reduction whose partial results are added up."""
     through = _THROUGH | opcodes.FUSIONS
-    positions = chain.from_iterable(
-        walk.back(o, through, inside_fusions=True) for o in start.operands
-    )
+    positions = chain.from_iterable(walk.back(o, through, inside_fusions=True) for o in values)
     for p in islice(positions, APPARENT_POSITIONS):
         i = p.instruction
         if i.opcode in opcodes.PRODUCTS or i.opcode == "reduce" or _is_product(i):
