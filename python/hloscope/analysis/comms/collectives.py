@@ -313,14 +313,16 @@ class _Maker:
 
     def row(self, index: int, found: Found) -> Collective:
         op, anchor = found.op, found.anchor
-        named = op if op.op_name else anchor
+        named = largest = op if op.op_name else anchor
         frames, inferred = self.frames.of(op) or self.frames.of(anchor), ""
         # XLA gives a combined one the line of its first array.
         if not frames or (len(op.operands) > 1 and not found.transfers):
             known = lines(op.module)
             one = op if known.frame[op.index] else anchor
+            if frames and (part := known.serves(one)) is not None and part.op_name:
+                largest = part
             frames, inferred = known.frames(one), known.why(one)
-        ruled = with_rule(named.op_name, frames, self.target.sources)
+        ruled = with_rule(largest.op_name, frames, self.target.sources)
         groups, parts = self.groups_and_parts(found)
         total = sum(p.bytes * max(1, p.executions) for p in parts)
         size = groups.group_size if groups is not None else 0
@@ -345,7 +347,7 @@ class _Maker:
             phase=PHASES[value],
             inserted=is_inserted(op, anchor, named.op_name or name_of(op)),
             network=self.network(op),
-            op_name=named.op_name,
+            op_name=largest.op_name,
             frames=frames,
             guessed=inferred,
             ruled=ruled if ruled != frames else (),
