@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .api.read import read
     from .capturing import CaptureError, capture, watch
     from .hardware import HardwareError
+    from .hlo.changes import CannotChange
     from .plan.running.options import SearchOptions, StageOptions
     from .plan.running.store import StoreError
     from .plan.search.search import search_shardings
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BudgetError",
     "CannotAnswer",
+    "CannotChange",
     "Capture",
     "CaptureError",
     "DotFailed",
@@ -69,6 +71,7 @@ __all__ = [
 
 _LAZY = {
     "CannotAnswer": "api.capture",
+    "CannotChange": "hlo.changes",
     "Capture": "api.capture",
     "BudgetError": "analysis.check.result",
     "HardwareError": "hardware",
@@ -108,6 +111,8 @@ _HOSTS = {
     "compared page": "show.pages.compared:page",
     "compared frame": "show.pages.compared:frame",
     "watched page": "show.pages.watch_view:page_of",
+    "same values": "capturing.changing.same_values:same_values",
+    "what if": "capturing.changing.what_if:what_if",
     "watched bundle": "show.pages.watch_view:bundle",
 }
 hosts.register(_HOSTS)

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 from ..hlo import Instruction, Module, StackFrame, Target
+from ..hlo.changes import KINDS, CannotChange, Changes, ProgramChange, SameValues, described
 from .files import written
 from .hosts import host
 
@@ -77,7 +78,8 @@ class ForHosts:
 
     ``place`` is where its last widget was left (js/state/place.ts); ``revision`` rises when its
     figures change: another chip, a profile, added values. ``measured`` and
-    ``own_values`` are what a person gave.
+    ``own_values`` are what a person gave. ``asked`` are all changes since the function was
+    captured, ``places`` the expressions of their constraints.
     """
 
     program: LiveProgram | None = None
@@ -87,6 +89,8 @@ class ForHosts:
     answers: dict[str, Any] = field(default_factory=dict)
     measured: Measured | None = None
     own_values: tuple[OwnValues, ...] = ()
+    asked: Changes = field(default_factory=lambda: Changes())
+    places: dict[Any, StackFrame] = field(default_factory=dict)
 
     def is_answered(self, question: str) -> bool:
         """Whether an answer, such as "summary", was worked out already."""
@@ -174,6 +178,9 @@ class Capture:
         # "does not fit: 20.96 of 15.75 GiB: …" of a program that ran out of memory, else ""
         self.does_not_fit = ""
         self.for_hosts = ForHosts(program, passes)
+        # what was changed by ``what_if``, and in which capture
+        self.changes: tuple[ProgramChange, ...] = ()
+        self.base: Capture | None = None
         self._other_stages: dict[str, Capture] = {}
         self._stayed: tuple[str, ...] = ()  # stages of the process that it was pickled in
 
@@ -496,6 +503,37 @@ class Capture:
         passes = self.passes() if self.for_hosts.record is not None else None
         lowered = self.at("stablehlo").module if "stablehlo" in self.stages else None
         return fates(self.module, passes, lowered)
+
+    def what_if(self, **changes: Unpack[Changes]) -> Capture:
+        """This program with changes, compiled; the person's files stay as they are.
+
+        The changes are those of ``Changes``, and combine. The result has ``changes``, each with
+        the code to put into the source, and ``base``; ``what_if`` of it adds to them. Raises
+        ``CannotChange`` with one sentence, and the code to paste, for a change that cannot be
+        carried out, ``CaptureError`` for one that does not fit the program.
+
+        >>> changed = cap.what_if(donate="params", remat={"block": "dots_saveable"})
+        >>> print(changed.changes[0].code, cap.memory.peak_bytes, changed.memory.peak_bytes)
+        """
+        __tracebackhide__ = True
+        if not changes:
+            raise CannotChange(f"name a change: {', '.join(KINDS)}")
+        code = "\n".join(c.code for c in described(changes, self.module.name))
+        if self.for_hosts.program is None:
+            why = "this capture stayed in another process" if self._stayed else "this is a dump"
+            raise CannotChange(f"{why}, without the function to change", code)
+        found: Capture = host("what if")(self, changes)
+        return found
+
+    def same_values(self) -> SameValues:
+        """Whether this program computes what ``base`` does: both run once on random inputs.
+
+        Not where they do not fit this machine, which the answer says, nor for a topology.
+        Raises ``ValueError`` for a capture that was not made by ``what_if``.
+        """
+        if self.base is None:
+            raise ValueError("nothing was changed: same_values is of what cap.what_if returns")
+        return self._answer("same values", lambda: cast(SameValues, host("same values")(self)))
 
     def profile(self, *args: Any, steps: int = 5, **kwargs: Any) -> Measured:
         """Runs the program under ``jax.profiler`` and keeps the measurements.

@@ -20,6 +20,7 @@ import jax
 from ..api.capture import STAGES, Capture
 from ..hardware import find
 from . import calls, exported, placing
+from .changing.call import recorded
 from .compat import jax_api as _compat
 from .compat import meshes
 from .errors import CaptureError
@@ -111,6 +112,12 @@ def capture(
         )
     concrete = args, kwargs
     fn, args, kwargs = calls.unbound(fn, args, kwargs)
+    options.call = recorded(
+        fn, args, kwargs,
+        topology=topology, mesh=mesh, in_shardings=in_shardings, static_argnums=static_argnums,
+        compiler_options=options.compiler_options, provenance=provenance, exact=exact,
+        hardware=hardware,
+    )  # fmt: skip
     given = {"in_shardings": in_shardings, "static_argnums": static_argnums}
     known = placing.known_meshes(fn, args, kwargs) if topology or mesh else []
     traced, to = _traced(fn, args, kwargs, (topology, mesh, known), given, options)

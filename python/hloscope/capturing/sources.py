@@ -23,7 +23,7 @@ def read_sources(files: Iterable[str], *, libraries: bool = False) -> dict[str, 
     for file in dict.fromkeys(files):
         if not file or (not libraries and is_library(file)):
             continue
-        text = _text(file)
+        text = read_source(file)
         if text is None or len(text) > MAX_FILE_BYTES or total + len(text) > MAX_TOTAL_BYTES:
             continue
         out[file] = text
@@ -46,7 +46,8 @@ _LIBRARY_ROOTS = tuple(
 )
 
 
-def _text(file: str) -> str | None:
+def read_source(file: str) -> str | None:
+    """The text of a file or a cell of a notebook; None if it cannot be read."""
     # linecache knows the cells of a notebook, which are not files
     lines = linecache.cache.get(file)
     if lines is not None and len(lines) == 4 and lines[1] is None:

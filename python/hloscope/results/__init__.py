@@ -43,6 +43,7 @@ from ..analysis.why.provenance_origins import AxisOrigin
 from ..api.compared import Comparison
 from ..api.watched import Compile, Watched
 from ..hlo.buffers import Allocation, Assigned, HeapEvent, HeapTrace, LogicalBuffer
+from ..hlo.changes import Changes, ProgramChange, SameValues
 from ..hlo.shardings.devices import DeviceGroups
 from ..hlo.shardings.mesh_text import AxisRef
 from ..hlo.shardings.sharding import Sharding, Tile
@@ -58,6 +59,7 @@ __all__ = [
     "Call",
     "Carry",
     "Change",
+    "Changes",
     "CheckReport",
     "Collective",
     "CollectiveItem",
@@ -102,11 +104,13 @@ __all__ = [
     "Pass",
     "Passes",
     "Place",
+    "ProgramChange",
     "ProgramRow",
     "Programs",
     "Residual",
     "Roofline",
     "Runs",
+    "SameValues",
     "ShardedArray",
     "Sharding",
     "Shardings",

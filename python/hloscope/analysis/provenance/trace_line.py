@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, Module, StackFrame
-from ...hlo.texts.places import base_name
+from ...hlo.texts.places import base_name, is_same_file, parse_place
 from ..text.units import printed
 
 if TYPE_CHECKING:
@@ -20,18 +20,10 @@ if TYPE_CHECKING:
     from .fates.fate import Fate, Fates
 
 
-def parse_place(place: str) -> tuple[str, int]:
-    """(file, line) of ``model.py:42``, or of ``42`` with file "": any. Raises ``ValueError``."""
-    file, _, line = place.rpartition(":")
-    if not line.isdecimal() or not 0 < len(line) < 9:
-        raise ValueError(f"{place[:200]!r} is not a line such as model.py:42")
-    return file, int(line)
-
-
 def at_line(frames: Sequence[StackFrame], place: str) -> bool:
     """Whether a stack goes through a line."""
     file, line = parse_place(place)
-    return any(f.line == line and _same_file(f.file, file) for f in frames)
+    return any(f.line == line and is_same_file(f.file, file) for f in frames)
 
 
 def fates_at_line(
@@ -49,13 +41,6 @@ def fates_at_line(
         if not more:
             return tuple(r for r in rows if r.operation.number in mine)
         mine |= more
-
-
-def _same_file(path: str, asked: str) -> bool:
-    if not asked:
-        return True
-    path, asked = path.replace("\\", "/"), asked.replace("\\", "/").removeprefix("./")
-    return path == asked or path.endswith("/" + asked)
 
 
 @dataclass(frozen=True)

@@ -346,3 +346,53 @@ def concrete_meshes(jaxpr: Any) -> set[jax.sharding.Mesh]:
 def is_jaxpr(value: Any) -> bool:
     """A Jaxpr or ClosedJaxpr, whose class has moved between modules over the versions."""
     return type(value).__name__ in ("Jaxpr", "ClosedJaxpr") or hasattr(value, "eqns")
+
+
+def checkpointed(jaxpr: Any) -> set[str]:
+    """The functions directly under ``jax.checkpoint`` in a traced program: "f at model.py:12"."""
+    found: set[str] = set()
+    todo, seen = [jaxpr], set()
+    while todo:
+        inner = todo.pop()
+        inner = getattr(inner, "jaxpr", inner)
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        for eqn in inner.eqns:
+            if eqn.primitive.name in ("checkpoint", "remat", "remat2"):
+                found.add(function_name(eqn.params.get("jaxpr")))
+            leaves = jax.tree.leaves(list(eqn.params.values()), is_leaf=is_jaxpr)
+            todo += [leaf for leaf in leaves if is_jaxpr(leaf)]
+    return found - {""}
+
+
+def function_name(jaxpr: Any) -> str:
+    """The function that a jaxpr was traced from, "block at model.py:12"; "" when unknown."""
+    info = getattr(getattr(jaxpr, "jaxpr", jaxpr), "debug_info", None)
+    return str(getattr(info, "func_src_info", "") or "")
+
+
+@contextlib.contextmanager
+def policies_replaced(policies: Any) -> Iterator[bool]:
+    """Checkpoints traced inside get the policy of ``policies``, a dict by function name.
+
+    False if this jax has no such place.
+    """
+    try:
+        from jax._src.ad_checkpoint import remat_p
+    except ImportError:
+        yield False
+        return
+    plain = remat_p.bind
+
+    def bind(*args: Any, **params: Any) -> Any:
+        name = function_name(params.get("jaxpr"))
+        if name in policies and not params.get("differentiated"):
+            params["policy"] = policies[name]
+        return plain(*args, **params)
+
+    remat_p.bind = bind  # type: ignore[method-assign]
+    try:
+        yield True
+    finally:
+        del remat_p.bind  # the class's own again

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -46,7 +47,25 @@ def _context() -> Any:
 def tracing_context() -> contextlib.AbstractContextManager[Any] | None:
     """Entered while tracing and lowering; None for a jax that this file does not know."""
     found = _context()
-    return None if found is None else found("hloscope")  # type: ignore[no-any-return]
+    name = getattr(_anew, "name", "hloscope")
+    return None if found is None else found(name)  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def traced_anew() -> Iterator[bool]:
+    """Nothing that was traced before is used inside, nor later what is; False if jax cannot."""
+    before = getattr(_anew, "name", "hloscope")
+    _anew.name = f"hloscope {next(_times)}"
+    try:
+        context = tracing_context()
+        with contextlib.nullcontext() if context is None else context:
+            yield context is not None
+    finally:
+        _anew.name = before
+
+
+_anew = threading.local()
+_times = itertools.count(1)
 
 
 @functools.cache

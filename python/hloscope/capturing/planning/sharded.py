@@ -65,7 +65,7 @@ def leaves(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Arg
         for path, leaf in jax.tree_util.tree_flatten_with_path(argument)[0]:
             if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
                 continue
-            words = [name, *(_word(key) for key in path)]
+            words = [name, *(word(key) for key in path)]
             shape = tuple(int(n) for n in leaf.shape)
             dtype = np.dtype(leaf.dtype) if not hasattr(leaf.dtype, "_rules") else None
             size = dtype.itemsize if dtype is not None else 0
@@ -78,7 +78,7 @@ def leaves(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Arg
     return tuple(out)
 
 
-def _word(key: Any) -> str:
+def word(key: Any) -> str:
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
@@ -133,7 +133,7 @@ def capture_sharded(
             out.append(leaf)
             continue
         spec = tuple(specs.get(array, ()))
-        _check(known[array], spec, mesh)
+        check_spec(known[array], spec, mesh)
         out.append(
             jax.ShapeDtypeStruct(
                 leaf.shape,
@@ -176,7 +176,8 @@ def carried(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int
 
 def _carried(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[int, int], Any]:
     made = jax.eval_shape(fn, *args, **kwargs)
-    parts = list(made) if isinstance(made, tuple | list) else [made]
+    is_one = any(_shapes(made) == _shapes(a) for a in args)
+    parts = list(made) if isinstance(made, tuple | list) and not is_one else [made]
     starts, at = [], 0
     for argument in args:
         starts.append(at)
@@ -186,17 +187,24 @@ def _carried(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[d
     place = 0
     for part in parts:
         own = jax.tree.leaves(part)
-        wanted = jax.tree.structure(part), [(x.shape, x.dtype) for x in own]
+        wanted = _shapes(part)
         for n, argument in enumerate(args):
             theirs = jax.tree.leaves(argument)
             if n in used or not all(map(_is_array, theirs)) or not any(x.shape for x in own):
                 continue
-            if wanted == (jax.tree.structure(argument), [(x.shape, x.dtype) for x in theirs]):
+            if wanted == _shapes(argument):
                 used.add(n)
                 found |= {place + k: starts[n] + k for k in range(len(own))}
                 break
         place += len(own)
     return found, jax.tree.structure(made)
+
+
+def _shapes(tree: Any) -> Any:
+    """Structure, shapes and types; leaves that are no arrays have neither."""
+    leaves = jax.tree.leaves(tree)
+    types = [(getattr(x, "shape", None), getattr(x, "dtype", None)) for x in leaves]
+    return jax.tree.structure(tree), types
 
 
 def _is_array(leaf: Any) -> bool:
@@ -217,7 +225,7 @@ def _jitted(fn: Any, donate: Sequence[int], results: Any) -> Any:
     return jax.jit(fn.__wrapped__, **flags, **more)
 
 
-def _check(leaf: ArgumentLeaf, spec: Spec, mesh: Mesh) -> None:
+def check_spec(leaf: ArgumentLeaf, spec: Spec, mesh: Mesh) -> None:
     if len(spec) > len(leaf.shape):
         raise CaptureError(
             f"{leaf.name} has {len(leaf.shape)} dimensions and its spec {spec} {len(spec)}"

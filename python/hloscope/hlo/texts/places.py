@@ -63,3 +63,19 @@ def whole_place(place: str) -> str:
     """A place unchanged, except for cells."""
     file, _, line = place.rpartition(":")
     return short_place(file, line) if line.isdecimal() and is_cell(file) else place
+
+
+def parse_place(place: str) -> tuple[str, int]:
+    """(file, line) of ``model.py:42``, or of ``42`` with file "": any. Raises ``ValueError``."""
+    file, _, line = place.rpartition(":")
+    if not line.isdecimal() or not 0 < len(line) < 9:
+        raise ValueError(f"{place[:200]!r} is not a line such as model.py:42")
+    return file, int(line)
+
+
+def is_same_file(path: str, asked: str) -> bool:
+    """Whether a path is that which was asked for, by its end; "" is any."""
+    if not asked:
+        return True
+    path, asked = path.replace("\\", "/"), asked.replace("\\", "/").removeprefix("./")
+    return path == asked or path.endswith("/" + asked)

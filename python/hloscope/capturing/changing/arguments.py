@@ -1,0 +1,281 @@
+"""Arguments and results of a captured call, changed: shardings, donation, batch, types."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ...hlo.changes import CannotChange, Changes, UnknownName, names_of
+from .. import placing
+from ..compat import jax_api as _compat
+from ..planning import sharded
+from .call import Call
+
+
+def changed_call(call: Call, changes: Changes) -> Call:
+    """The call with all changes that its arguments and options carry.
+
+    Raises ``CannotChange``, and ``CaptureError`` for a spec that does not fit.
+    """
+    if "batch" in changes:
+        call = _with_batch(call, int(changes["batch"]), changes.get("batch_axes"))
+    if not changes.get("x64", True):
+        call = _retyped(call)
+    for name in ("mesh", "topology"):
+        if name in changes:
+            call = call.with_options(**{name: changes[name]})  # type: ignore[literal-required]
+    if "axis_types" in changes:
+        call = _with_axis_types(call, changes["axis_types"])
+    if "compiler_options" in changes:
+        own = call.options.get("compiler_options") or {}
+        call = call.with_options(compiler_options={**own, **changes["compiler_options"]})
+    if "hardware" in changes:
+        call = call.with_options(hardware=changes["hardware"])
+    if changes.keys() & {"donate", "in_shardings", "out_shardings"}:
+        call = _jitted_again(call, changes)
+    return call
+
+
+def mesh_of(call: Call) -> Mesh | None:
+    """The mesh that the call is compiled for; None if it names no mesh."""
+    wanted, name = call.options.get("mesh"), call.options.get("topology")
+    if wanted is not None or name is not None:
+        return placing.target_mesh(name, wanted, call.args, call.kwargs)
+    for leaf in jax.tree.leaves((call.args, dict(call.kwargs))):
+        sharding = getattr(leaf, "sharding", None)
+        if isinstance(sharding, NamedSharding):
+            return sharding.mesh  # type: ignore[return-value]
+    given = _compat.jit_options(call.fn) if call.is_jitted else None
+    for sharding in jax.tree.leaves((given or {}).get("in_shardings")):
+        if isinstance(sharding, NamedSharding):
+            return sharding.mesh  # type: ignore[return-value]
+    return call.mesh  # type: ignore[no-any-return]
+
+
+def _with_axis_types(call: Call, kind: str) -> Call:
+    kinds = {"auto": "Auto", "explicit": "Explicit"}
+    if kind not in kinds:
+        raise UnknownName(f'axis_types is "auto" or "explicit", not {kind!r}')
+    mesh = mesh_of(call)
+    if mesh is None:
+        raise CannotChange('there is no mesh whose axes could be of a type; give mesh={"data": 8}')
+    types = (getattr(jax.sharding.AxisType, kinds[kind]),) * len(mesh.axis_names)
+    return call.with_options(mesh=Mesh(mesh.devices, mesh.axis_names, axis_types=types))
+
+
+def _retyped(call: Call) -> Call:
+    narrow = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+
+    def one(leaf: Any) -> Any:
+        dtype = narrow.get(str(getattr(leaf, "dtype", "")))
+        return leaf if dtype is None else _like(leaf, dtype=np.dtype(dtype))
+
+    args, kwargs = jax.tree.map(one, (call.args, dict(call.kwargs)))
+    return replace(call, args=args, kwargs=kwargs, x64=False)
+
+
+def _like(leaf: Any, **other: Any) -> Any:
+    kept = {
+        "shape": leaf.shape,
+        "dtype": leaf.dtype,
+        "sharding": getattr(leaf, "sharding", None),
+        "weak_type": getattr(leaf, "weak_type", False),
+    }
+    return jax.ShapeDtypeStruct(**{**kept, **other})
+
+
+def _with_batch(call: Call, size: int, axes: Mapping[str, int] | None) -> Call:
+    if size < 1:
+        raise CannotChange(f"the batch is {size}; it is at least 1")
+    known = sharded.leaves(call.fn, call.args, call.kwargs)
+    at = _given_axes(known, axes) if axes else _found_axes(call, known)
+
+    def one(number: int, leaf: Any) -> Any:
+        if number not in at:
+            return leaf
+        shape = list(leaf.shape)
+        shape[at[number]] = size
+        return _like(leaf, shape=tuple(shape))
+
+    return _with_leaves(call, one)
+
+
+def _with_leaves(call: Call, change: Any) -> Call:
+    """The call with array n of its arguments changed by ``change(n, leaf)``."""
+    flat, tree = jax.tree.flatten((call.args, dict(call.kwargs)))
+    number = 0
+    out = []
+    for leaf in flat:
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+            leaf = change(number, leaf)
+            number += 1
+        out.append(leaf)
+    args, kwargs = jax.tree.unflatten(tree, out)
+    return replace(call, args=args, kwargs=kwargs)
+
+
+def _given_axes(known: Sequence[Any], axes: Mapping[str, int]) -> dict[int, int]:
+    out = {}
+    for pattern, axis in axes.items():
+        for n in matching(pattern, [k.path for k in known]):
+            if not 0 <= axis < len(known[n].shape):
+                raise CannotChange(f"{known[n].path} of shape {known[n].shape} has no axis {axis}")
+            out[n] = int(axis)
+    return out
+
+
+def _found_axes(call: Call, known: Sequence[Any]) -> dict[int, int]:
+    """The first dimension of the arguments that are data: all of one size, and not returned new."""
+    carried = {known[k].argument for k in sharded.carried(call.fn, call.args, call.kwargs).values()}
+    sizes: dict[str, dict[int, int]] = {}
+    for n, leaf in enumerate(known):
+        if leaf.argument not in carried:
+            head = leaf.path.partition("/")[0]
+            sizes.setdefault(head, {})[n] = leaf.shape[0] if leaf.shape else -1
+    alike = {h: s for h, s in sizes.items() if len(set(s.values())) == 1 and -1 not in s.values()}
+    if len({n for s in alike.values() for n in s.values()}) != 1:
+        heads = list(alike or sizes) or [leaf.path.partition("/")[0] for leaf in known]
+        example = f'"{heads[-1]}": 0' if heads else ""
+        raise CannotChange(
+            "which dimensions are the batch cannot be told from the shapes; say it: "
+            f"batch_axes={{{example}}}"
+        )
+    return {n: 0 for s in alike.values() for n in s}
+
+
+def matching(pattern: str, paths: Sequence[str]) -> list[int]:
+    """Positions of the paths that a pattern names. Raises ``CannotChange`` if there is none."""
+    found = [
+        n for n, p in enumerate(paths) if fnmatchcase(p, pattern) or p.startswith(pattern + "/")
+    ]
+    if not found:
+        near = difflib.get_close_matches(pattern, paths, n=4, cutoff=0.4) or list(paths)[:6]
+        raise UnknownName(f"nothing is called {pattern!r}; there are {', '.join(near)}")
+    return found
+
+
+def _jitted_again(call: Call, changes: Changes) -> Call:
+    """The function jitted with other shardings or donations."""
+    options = dict(call.options)
+    if call.is_jitted:
+        given = _compat.jit_options(call.fn) or _compat.jit_flags(call.fn)
+        if given is None:
+            raise CannotChange(
+                f"{type(call.fn).__name__} does not say how it was jitted; put the change into "
+                "its own call"
+            )
+        plain = call.fn.__wrapped__
+    else:
+        plain, given = call.fn, {}
+        if options.get("static_argnums") is not None:
+            given["static_argnums"] = options["static_argnums"]
+        if options.get("in_shardings") is not None:
+            given["in_shardings"] = options["in_shardings"]
+        options["in_shardings"] = options["static_argnums"] = None
+    given = dict(given)
+    if "donate" in changes:
+        _donate(call, given, names_of(changes["donate"]))
+    mesh = mesh_of(call)
+    call = replace(call, options=options)
+    if mesh is None and changes.keys() & {"in_shardings", "out_shardings"}:
+        raise CannotChange('there is no mesh to shard over; give mesh={"data": 8} too')
+    if given.get("in_shardings") is not None and mesh is not None:
+        given["in_shardings"] = placing.place_shardings(given["in_shardings"], mesh)
+    if "in_shardings" in changes and mesh is not None:
+        call = _with_in_shardings(call, given, changes["in_shardings"], mesh)
+    if "out_shardings" in changes and mesh is not None:
+        given["out_shardings"] = _out_shardings(call, given, changes["out_shardings"], mesh)
+    return replace(call, fn=jax.jit(plain, **given))
+
+
+def _donate(call: Call, given: dict[str, Any], names: Iterable[str]) -> None:
+    positions = placing.positional_names(call.fn, len(call.args))
+    nums = list(_tuple(given.get("donate_argnums")))
+    keys = list(_tuple(given.get("donate_argnames")))
+    for name in names:
+        head = name.partition("/")[0].partition("[")[0]
+        if head != name:
+            raise CannotChange(
+                f"jax donates whole arguments: donate {head!r}, or pass {name} as an argument of "
+                "its own"
+            )
+        if head in positions:
+            nums.append(positions.index(head))
+        elif head in call.kwargs:
+            keys.append(head)
+        else:
+            have = ", ".join([*positions, *call.kwargs])
+            raise UnknownName(f"there is no argument {head!r}; there are {have}")
+    given["donate_argnums"] = tuple(sorted(set(nums)))
+    given["donate_argnames"] = tuple(dict.fromkeys(keys)) or None
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return () if value is None else (value,) if isinstance(value, int | str) else tuple(value)
+
+
+def _with_in_shardings(
+    call: Call, given: dict[str, Any], wanted: Mapping[str, Any], mesh: Mesh
+) -> Call:
+    known = sharded.leaves(call.fn, call.args, call.kwargs)
+    specs: dict[int, PartitionSpec] = {}
+    for pattern, spec in wanted.items():
+        for n in matching(pattern, [k.path for k in known]):
+            specs[n] = as_spec(spec)
+            sharded.check_spec(known[n], tuple(specs[n]), mesh)
+    own = given.get("in_shardings")
+    if own is not None:
+        static = set(_tuple(given.get("static_argnums")))
+        dynamic = tuple(a for n, a in enumerate(call.args) if n not in static)
+        flat = _spread(own, dynamic)
+        for n, spec in specs.items():
+            flat[n] = NamedSharding(mesh, spec)
+        given["in_shardings"] = jax.tree.unflatten(jax.tree.structure(dynamic), flat)
+
+    def one(number: int, leaf: Any) -> Any:
+        if number not in specs:
+            return leaf
+        return _like(leaf, sharding=NamedSharding(mesh, specs[number]))
+
+    return _with_leaves(call, one)
+
+
+def _out_shardings(call: Call, given: Mapping[str, Any], wanted: Any, mesh: Mesh) -> Any:
+    leaves, tree = jax.tree_util.tree_flatten_with_path(call.results)
+    paths = ["/".join(["result", *(sharded.word(k) for k in path)]) for path, _ in leaves]
+    own = given.get("out_shardings")
+    if own is None:
+        flat: list[Any] = [None] * len(paths)
+    else:
+        flat = _spread(placing.place_shardings(own, mesh, "out_shardings"), call.results)
+    for pattern, spec in wanted.items():
+        for n in matching(pattern, paths):
+            flat[n] = placing.named(mesh, as_spec(spec), paths[n])
+    return jax.tree.unflatten(tree, flat)
+
+
+def _spread(prefix: Any, full: Any) -> list[Any]:
+    """A sharding for each leaf of ``full``, of a tree that may end before it does."""
+    out: list[Any] = []
+
+    def one(sharding: Any, part: Any) -> None:
+        out.extend([sharding] * len(jax.tree.leaves(part)))
+
+    stop = (jax.sharding.Sharding, PartitionSpec)
+    jax.tree.map(one, prefix, full, is_leaf=lambda s: s is None or isinstance(s, stop))
+    return out
+
+
+def as_spec(spec: Any) -> PartitionSpec:
+    """A PartitionSpec of what stands for one: a tuple, a list (of JSON), an axis, None."""
+    if isinstance(spec, PartitionSpec):
+        return spec
+    entries = () if spec is None else (spec,) if isinstance(spec, str) else spec
+    return PartitionSpec(*(tuple(e) if isinstance(e, list) else e for e in entries))

@@ -1,0 +1,302 @@
+"""A person's functions with changes in their source, while a program is traced.
+
+Hard because the file must stay as it is, and the change must be what the person would write: a
+constraint on ``h`` is one on its gradient too, a checkpointed block is one wherever it is called
+from, imported under another name or made anew in each call. So the source itself is changed, as a
+syntax tree, compiled, and put into the functions that are alive, in place of their code:
+
+    h = jnp.tanh(x @ w)     ─▶   h = __hloscope_changes__[0](jnp.tanh(x @ w))
+    def block(x, w): …      ─▶   def block(x, w):
+                                     def block_(x, w): …
+                                     return __hloscope_changes__[1](block_, (x, w), {})
+
+Lines stay, functions keep their identity, and ``exchanged`` puts everything back.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+from ...hlo import StackFrame
+from ...hlo.changes import CannotChange
+from ..sources import read_source
+
+TABLE = "__hloscope_changes__"
+INNER = "{name}_before_changes"
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of the source: of an expression, or of the function that begins at ``place``.
+
+    ``run`` takes the expression's value, or (function, arguments, keywords). ``show`` makes the
+    code to paste of the source's own.
+    """
+
+    place: StackFrame
+    run: Callable[..., Any]
+    show: Callable[[str], str]
+    is_function: bool = False
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The line and code of one edit, as they are for the source."""
+
+    line: int
+    code: str
+    of: str = ""  # the expression, as it is
+
+
+class Source:
+    """A file as it is, and as it is with edits."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        text = read_source(file)
+        if text is None:
+            raise CannotChange(f"the source of {file} cannot be read")
+        self.text = text
+        try:
+            self.before = compile(text, file, "exec", dont_inherit=True)
+            self.tree = ast.parse(text, file)
+        except (SyntaxError, ValueError) as error:
+            raise CannotChange(f"the source of {file} is not Python: {error}") from None
+        self.parents = {
+            child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
+        }
+        self.touched: list[_Function] = []
+
+    def apply(self, edit: Edit, number: int) -> Applied:
+        """Puts an edit into the tree."""
+        if edit.is_function:
+            function = self._function(edit.place)
+            code = edit.show(_first_line(self.text, function))
+            self._touch(function)
+            _wrap_body(function, number)
+            return Applied(function.lineno, code)
+        node = self._expression(edit.place)
+        own = ast.get_source_segment(self.text, node) or ast.unparse(node)
+        code = self._shown(node, own, edit)
+        self._touch(node)
+        self._replace(node, _call(number, [node]))
+        return Applied(node.lineno, code, " ".join(own.split()))
+
+    def _function(self, place: StackFrame) -> ast.FunctionDef:
+        name = (place.function or "").rpartition(".")[2]
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.FunctionDef) or node.name != name:
+                continue
+            if _begins(node) == place.line:
+                return node
+        why = "a lambda has no name: write it as def" if name == "<lambda>" else (
+            f"{place.file} has no def {name} at line {place.line}"
+        )  # fmt: skip
+        raise CannotChange(why)
+
+    def _expression(self, place: StackFrame) -> ast.expr:
+        """The expression at a place: of the operation itself, or what the line's statement sets."""
+        found: ast.expr | None = None
+        if place.column is not None and place.end_column is not None:
+            wanted = place.line, place.column, place.end_line or place.line, place.end_column
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.expr):
+                    at = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+                    if at in (wanted, (wanted[0], wanted[1] - 1, wanted[2], wanted[3] - 1)):
+                        found = node
+            if found is None:
+                raise CannotChange(
+                    f"no expression of {place.file}:{place.line} has this value alone; name its "
+                    "line instead"
+                )
+            return found
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.Assign | ast.AnnAssign | ast.Return):
+                continue
+            if node.value is not None and node.lineno <= place.line <= (node.end_lineno or 0):
+                found = node.value  # of nested statements, the last is the innermost
+        if found is None:
+            raise CannotChange(
+                f"line {place.line} of {place.file} neither sets a name nor returns a value"
+            )
+        if isinstance(found, ast.Tuple):
+            raise CannotChange(
+                f"line {place.line} of {place.file} sets several values; name the operation"
+            )
+        return found
+
+    def _shown(self, node: ast.expr, own: str, edit: Edit) -> str:
+        """The statement with the changed expression in it."""
+        statement: ast.AST = node
+        while not isinstance(statement, ast.stmt):
+            statement = self.parents[statement]
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
+            whole = ast.get_source_segment(self.text, statement) or ""
+            if whole.count(own) == 1:
+                return whole.replace(own, edit.show(own))
+        return edit.show(own)
+
+    def _touch(self, node: ast.AST) -> None:
+        """Notes the functions around a node, whose code changes."""
+        at: ast.AST | None = node
+        while at is not None:
+            if isinstance(at, _Function):
+                self.touched.append(at)
+            at = self.parents.get(at)
+
+    def _replace(self, old: ast.expr, new: ast.Call) -> None:
+        parent = self.parents[old]
+        for name, value in ast.iter_fields(parent):
+            if value is old:
+                setattr(parent, name, new)
+            elif isinstance(value, list) and old in value:
+                value[value.index(old)] = new
+        for node in (new, new.func, *ast.walk(new.func)):
+            ast.copy_location(node, old)
+        self.parents[new], self.parents[old] = parent, new
+        ast.fix_missing_locations(self.tree)
+
+    def codes(self) -> list[tuple[CodeType, CodeType]]:
+        """(as it is, as it is with the edits) of every function that changes."""
+        ast.fix_missing_locations(self.tree)
+        after = compile(self.tree, self.file, "exec", dont_inherit=True)
+        keys = {(getattr(f, "name", "<lambda>"), _begins(f)) for f in self.touched}
+        old, new = (
+            {(c.co_name, c.co_firstlineno): c for c in _all(x)} for x in (self.before, after)
+        )
+        return [(old[k], new[k]) for k in keys if k in old and k in new]
+
+
+def _begins(function: Any) -> int:
+    """The line where the code object of a function begins: that of its first decorator."""
+    decorators = getattr(function, "decorator_list", ())
+    return int(min([function.lineno, *(d.lineno for d in decorators)]))
+
+
+def _first_line(text: str, function: ast.FunctionDef) -> str:
+    return text.splitlines()[function.lineno - 1].strip()
+
+
+def _all(code: CodeType) -> Iterator[CodeType]:
+    """Every code object inside of one, the outer of equal names last."""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _all(const)
+            yield const
+
+
+def _call(number: int, arguments: list[ast.expr]) -> ast.Call:
+    table = ast.Name(TABLE, ast.Load())
+    return ast.Call(ast.Subscript(table, ast.Constant(number), ast.Load()), arguments, [])
+
+
+def _wrap_body(function: ast.FunctionDef, number: int) -> None:
+    """The body in a function of its own, which the changed one calls through the table."""
+    given = function.args
+    name = INNER.format(name=function.name)
+    bare = ast.arguments(
+        given.posonlyargs, given.args, given.vararg, given.kwonlyargs,
+        [None] * len(given.kwonlyargs), given.kwarg, [],
+    )  # fmt: skip
+    inner = ast.FunctionDef(name, bare, function.body, [], lineno=function.lineno, col_offset=0)
+    setattr(inner, "type_params", [])  # noqa: B010  of Python 3.12 and newer
+    positional: list[ast.expr] = [_load(a) for a in (*given.posonlyargs, *given.args)]
+    if given.vararg:
+        positional.append(ast.Starred(_load(given.vararg), ast.Load()))
+    keys: list[ast.expr | None] = [ast.Constant(a.arg) for a in given.kwonlyargs]
+    values: list[ast.expr] = [_load(a) for a in given.kwonlyargs]
+    if given.kwarg:
+        keys.append(None)
+        values.append(_load(given.kwarg))
+    call = _call(number, [
+        ast.Name(name, ast.Load()), ast.Tuple(positional, ast.Load()), ast.Dict(keys, values),
+    ])  # fmt: skip
+    function.body = [inner, ast.Return(call)]
+    for part in function.body:
+        for node in ast.walk(part):
+            if "lineno" in node._attributes and not hasattr(node, "lineno"):
+                ast.copy_location(node, function)
+
+
+def _load(argument: ast.arg) -> ast.Name:
+    return ast.Name(argument.arg, ast.Load())
+
+
+def _is_same(a: CodeType, b: CodeType) -> bool:
+    """Whether two code objects do the same, wherever they are written."""
+    named = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars")
+    if any(getattr(a, n) != getattr(b, n) for n in named) or len(a.co_consts) != len(b.co_consts):
+        return False
+    for x, y in zip(a.co_consts, b.co_consts, strict=True):
+        if isinstance(x, CodeType) and isinstance(y, CodeType):
+            if not _is_same(x, y):
+                return False
+        elif x != y:
+            return False
+    return True
+
+
+def prepared(edits: Sequence[Edit]) -> tuple[list[Applied], list[Source]]:
+    """What each edit is in the source. Raises ``CannotChange``."""
+    sources: dict[str, Source] = {}
+    applied: dict[int, Applied] = {}
+    # expressions first: a function that is wrapped keeps what is in it
+    for number in sorted(range(len(edits)), key=lambda n: edits[n].is_function):
+        edit = edits[number]
+        source = sources.setdefault(edit.place.file, Source(edit.place.file))
+        applied[number] = source.apply(edit, number)
+    return [applied[n] for n in range(len(edits))], list(sources.values())
+
+
+@contextlib.contextmanager
+def exchanged(edits: Sequence[Edit], sources: Sequence[Source]) -> Iterator[None]:
+    """The person's functions with the edits in them. Raises ``CannotChange``."""
+    if not edits:
+        yield
+        return
+    table = [e.run for e in edits]
+    with _lock:
+        undo: list[tuple[FunctionType, CodeType]] = []
+        try:
+            for source in sources:
+                _put_in(source, table, undo)
+            yield
+        finally:
+            for function, code in undo:
+                function.__code__ = code
+                function.__globals__.pop(TABLE, None)
+
+
+def _put_in(
+    source: Source,
+    table: Sequence[Callable[..., Any]],
+    undo: list[tuple[FunctionType, CodeType]],
+) -> None:
+    changed = source.codes()
+    stale = is_alive = False
+    for found in gc.get_objects():
+        if type(found) is not FunctionType or found.__code__.co_filename != source.file:
+            continue
+        code = found.__code__
+        for old, new in changed:
+            if (old.co_name, old.co_firstlineno) != (code.co_name, code.co_firstlineno):
+                continue
+            if not _is_same(old, code):
+                stale = True
+                continue
+            is_alive = True
+            undo.append((found, code))
+            found.__globals__[TABLE] = table
+            found.__code__ = new
+    if not is_alive:
+        why = "it has changed since it was loaded" if stale else "no function of it is in use"
+        raise CannotChange(f"{source.file} cannot be changed in place: {why}")

@@ -1,0 +1,289 @@
+"""Changes to a program in the words that a person would put into its source.
+
+    cap.what_if(donate="params", remat={"block": "dots_saveable"})
+                └ Changes: what is asked for ┘
+    changed.changes ─▶ ProgramChange("donate", "params donated", 'jax.jit(…)'), …
+
+Words and code are made of what was asked for alone, so that a dump has them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+
+class Changes(TypedDict, total=False):
+    """What ``cap.what_if`` can change; all together may be asked for at once.
+
+    donate: names of arguments, whose memory the results may take.
+    in_shardings, out_shardings: path → PartitionSpec (or a tuple), such as {"params/w1":
+        P("data")}; "params/*" is all of them. Paths of results begin with "result".
+    mesh, topology: as ``hs.capture`` takes them.
+    axis_types: "auto" or "explicit", of all axes of the mesh.
+    constrain: value → PartitionSpec. A value is that of a line, "model.py:37", of an operation of
+        the StableHLO program by its number, or of an instruction by its name.
+    remat: function → policy: a name of ``jax.checkpoint_policies``, None to save nothing, a
+        function, or {"save": names} and {"offload": names}. A function that is under a checkpoint
+        already gets the policy instead of its own.
+    cast: function → type, such as {"block": "bfloat16"}: its arguments of a wider floating type
+        are cast; its results keep their types.
+    matmul_precision: as ``jax.default_matmul_precision``. x64: False turns it off.
+    compiler_options: as ``Lowered.compile`` takes them, beside those there were.
+    batch: the size of the batch; batch_axes: argument → its dimension, where they cannot be found.
+    hardware: the chip that time is modelled on.
+    """
+
+    donate: str | Sequence[str]
+    in_shardings: Mapping[str, Any]
+    out_shardings: Mapping[str, Any]
+    mesh: Any
+    topology: str
+    axis_types: str
+    constrain: Mapping[str | int, Any]
+    remat: str | Sequence[str] | Mapping[str, Any]
+    cast: Mapping[str, str]
+    matmul_precision: str
+    x64: bool
+    compiler_options: Mapping[str, Any]
+    batch: int
+    batch_axes: Mapping[str, int]
+    hardware: str
+
+
+KINDS = tuple(Changes.__annotations__)
+# These may alter what the program computes, and not only how.
+MAY_ALTER = ("cast", "matmul_precision", "x64")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramChange:
+    """One change that was made: its kind, what it is in words, and the code to put into the source.
+
+    ``line`` is "model.py:37" where the code goes there, else "".
+    """
+
+    kind: str  # a key of ``Changes``
+    words: str
+    code: str
+    line: str = ""
+
+    def __str__(self) -> str:
+        at = f" at {self.line}" if self.line else ""
+        return f"{self.words}{at}"
+
+
+class CannotChange(ValueError):
+    """A change that cannot be carried out: says why; ``code`` is what to paste instead."""
+
+    def __init__(self, why: str, code: str = "") -> None:
+        paste = f"\nIn the source it is:\n{code}" if code else ""
+        super().__init__(why + paste)
+        self.why = why
+        self.code = code
+
+
+class UnknownName(CannotChange):
+    """A name that the program, jax or XLA does not know: with those that are near, and no code."""
+
+    def __init__(self, why: str, code: str = "") -> None:
+        super().__init__(why)
+
+
+@dataclass(frozen=True, slots=True)
+class SameValues:
+    """Whether a changed program computes what it did before, on random inputs.
+
+    ``difference`` is the largest of any result, as part of that result's largest value; None if
+    they were not run, and ``why_not`` says why. ``may_alter``: a change may alter values.
+    """
+
+    difference: float | None
+    why_not: str = ""
+    may_alter: bool = False
+
+    def __str__(self) -> str:
+        also = "; a change may alter values" if self.may_alter else ""
+        if self.difference is None:
+            return f"not run: {self.why_not}{also}"
+        same = f"same values to {self.difference:.0e}" if self.difference else "the same values"
+        if self.difference > 1e-2:
+            same = f"other values: they differ by {100 * self.difference:.2g} %"
+        return same + also
+
+
+def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def policies_of(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Function → policy; a name alone saves nothing."""
+    return dict(given) if isinstance(given, Mapping) else dict.fromkeys(names_of(given))
+
+
+def spec_text(spec: Any) -> str:
+    """``P("data", None)`` of a PartitionSpec, a tuple or None."""
+    entries = () if spec is None else (spec,) if isinstance(spec, str) else tuple(spec)
+    return f"P({', '.join(_quoted(e) for e in entries)})"
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        inner = ", ".join(_quoted(v) for v in value)
+        return f"({inner}{',' if len(value) == 1 else ''})"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def policy_text(policy: Any) -> str:
+    """The policy as code; "" for None."""
+    if policy is None:
+        return ""
+    if isinstance(policy, str):
+        return f"jax.checkpoint_policies.{policy}"
+    if isinstance(policy, Mapping):
+        save, offload = (_quoted(list(policy.get(k, ()))) for k in ("save", "offload"))
+        if "offload" not in policy:
+            names = ", ".join(_quoted(n) for n in policy.get("save", ()))
+            return f"jax.checkpoint_policies.save_only_these_names({names})"
+        return (
+            "jax.checkpoint_policies.save_and_offload_only_these_names(\n"
+            f"    names_which_can_be_saved={save}, names_which_can_be_offloaded={offload},\n"
+            '    offload_src="device", offload_dst="pinned_host")'
+        )
+    return getattr(policy, "__name__", "policy")
+
+
+def mesh_text(mesh: Any, explicit: bool = False) -> str:
+    """The mesh as code."""
+    items = mesh if isinstance(mesh, Mapping) else getattr(mesh, "shape", None)
+    if not isinstance(items, Mapping):
+        return f"mesh = {mesh!r}"
+    kind = "Explicit" if explicit else "Auto"
+    return (
+        f"mesh = jax.make_mesh({_quoted(tuple(items.values()))}, {_quoted(tuple(items))},\n"
+        f"    axis_types=(jax.sharding.AxisType.{kind},) * {len(items)})"
+    )
+
+
+def described(changes: Changes, function: str = "f") -> tuple[ProgramChange, ...]:
+    """The changes in words and code, as far as they are known without the program.
+
+    Raises ``CannotChange`` for an unknown kind.
+    """
+    out: list[ProgramChange] = []
+    for kind, value in changes.items():
+        if kind not in KINDS:
+            import difflib
+
+            near = difflib.get_close_matches(kind, KINDS, n=3, cutoff=0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(KINDS)}"
+            raise UnknownName(f"there is no change {kind!r}; {hint}")
+        if kind != "batch_axes":
+            out += _WORDS[kind](value, function)
+    return tuple(out)
+
+
+def _donate(given: Any, function: str) -> Iterator[ProgramChange]:
+    names = names_of(given)
+    quoted = ", ".join(f'"{n}"' for n in names)
+    code = f"jax.jit({function}, donate_argnames=({quoted}{',' if len(names) == 1 else ''}))"
+    yield ProgramChange("donate", f"{', '.join(names)} donated", code)
+
+
+def _shardings(kind: str) -> Callable[[Any, str], Iterator[ProgramChange]]:
+    def each(given: Any, _: str) -> Iterator[ProgramChange]:
+        for path, spec in given.items():
+            code = f"NamedSharding(mesh, {spec_text(spec)})  # the sharding of {path}"
+            yield ProgramChange(kind, f"{path} sharded {spec_text(spec)}", code)
+
+    return each
+
+
+def _mesh(given: Any, _: str) -> Iterator[ProgramChange]:
+    items = given if isinstance(given, Mapping) else getattr(given, "shape", given)
+    said = " × ".join(f"{a} {n}" for a, n in items.items()) if isinstance(items, Mapping) else items
+    yield ProgramChange("mesh", f"mesh {said}", mesh_text(given))
+
+
+def _axis_types(given: str, _: str) -> Iterator[ProgramChange]:
+    code = f"axis_types=(jax.sharding.AxisType.{str(given).title()},) * len(mesh.axis_names)"
+    yield ProgramChange("axis_types", f"axes {given}", code + "  # of jax.make_mesh")
+
+
+def _constrain(given: Any, _: str) -> Iterator[ProgramChange]:
+    for where, spec in given.items():
+        code = f"jax.lax.with_sharding_constraint(…, {spec_text(spec)})"
+        yield ProgramChange("constrain", f"{spec_text(spec)} on the value of {where}", code)
+
+
+def remat_code(policy: Any) -> str:
+    """The decorator."""
+    said = policy_text(policy)
+    return f"@functools.partial(jax.checkpoint, policy={said})" if said else "@jax.checkpoint"
+
+
+def _remat(given: Any, _: str) -> Iterator[ProgramChange]:
+    for name, policy in policies_of(given).items():
+        said = policy_text(policy).removeprefix("jax.checkpoint_policies.").partition("(")[0]
+        words = f"{name} computed again, saving {said or 'nothing'}"
+        code = f"{remat_code(policy)}\ndef {name.rpartition('.')[2]}(…):"
+        yield ProgramChange("remat", words, code)
+
+
+def _cast(given: Any, _: str) -> Iterator[ProgramChange]:
+    for name, dtype in given.items():
+        code = (
+            "def narrow(x):\n"
+            f"    return x.astype(jnp.{dtype}) if jnp.issubdtype(x.dtype, jnp.floating) else x\n"
+            f"# the arguments of {name}: jax.tree.map(narrow, …); "
+            "its results are cast back to their own types"
+        )
+        yield ProgramChange("cast", f"arguments of {name} in {dtype}", code)
+
+
+def _precision(given: str, _: str) -> Iterator[ProgramChange]:
+    code = f'jax.config.update("jax_default_matmul_precision", "{given}")'
+    yield ProgramChange("matmul_precision", f"matmul precision {given}", code)
+
+
+def _x64(given: bool, _: str) -> Iterator[ProgramChange]:
+    said = "on" if given else "off"
+    yield ProgramChange("x64", f"x64 {said}", f'jax.config.update("jax_enable_x64", {bool(given)})')
+
+
+def _options(given: Mapping[str, Any], function: str) -> Iterator[ProgramChange]:
+    for name, value in given.items():
+        code = f'jax.jit({function}, compiler_options={{"{name}": {value!r}}})'
+        yield ProgramChange("compiler_options", f"{name}={value}", code)
+
+
+def _topology(given: str, _: str) -> Iterator[ProgramChange]:
+    yield ProgramChange("topology", f"on {given}", f'hs.capture(…, topology="{given}")')
+
+
+def _batch(given: int, _: str) -> Iterator[ProgramChange]:
+    yield ProgramChange("batch", f"batch {given}", f"batch_size = {given}")
+
+
+def _hardware(given: str, _: str) -> Iterator[ProgramChange]:
+    yield ProgramChange("hardware", f"modelled on {given}", f'cap.hardware = "{given}"')
+
+
+_WORDS: dict[str, Callable[[Any, str], Iterator[ProgramChange]]] = {
+    "donate": _donate,
+    "in_shardings": _shardings("in_shardings"),
+    "out_shardings": _shardings("out_shardings"),
+    "mesh": _mesh,
+    "topology": _topology,
+    "axis_types": _axis_types,
+    "constrain": _constrain,
+    "remat": _remat,
+    "cast": _cast,
+    "matmul_precision": _precision,
+    "x64": _x64,
+    "compiler_options": _options,
+    "batch": _batch,
+    "hardware": _hardware,
+}

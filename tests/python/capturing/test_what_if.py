@@ -1,0 +1,354 @@
+"""``cap.what_if``: each kind of change is what its author would write into the source."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from changed_sources import HEAD, PROGRAMS, V5E, V5P, Written
+from hloscope.capturing.placing import target_mesh
+from jax.sharding import AxisType, Mesh
+from jax.sharding import PartitionSpec as P
+
+_METADATA = re.compile(r', metadata=\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}')
+SHAPES = {None: {"data": 2, "model": 4}, V5E: {"data": 2, "model": 4}, V5P: {"data": 4, "model": 1}}
+CHIPS = {None: V5E, V5E: "v6e:2x4", V5P: "v4:2x2x1"}
+
+
+def bare(text: str) -> str:
+    """Computations without metadata."""
+    body = re.sub(r"\n\n(?:FileNames.*?\n\n\n?)(?=%|ENTRY)", "\n", text, count=1, flags=re.S)
+    return _METADATA.sub("", body)
+
+
+class Author:
+    """Writes programs to files, loads them, and captures them as people do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+        self.known: dict[Any, hs.Capture] = {}
+
+    def load(self, text: str, mesh: Mesh) -> ModuleType:
+        self.count += 1
+        path = self.folder / f"program_{self.count}.py"
+        path.write_text(HEAD + text)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        module.mesh = mesh  # type: ignore[attr-defined]
+        spec.loader.exec_module(module)
+        return module
+
+    def capture(
+        self,
+        text: str,
+        axes: dict[str, int],
+        topology: str | None,
+        *,
+        explicit: bool = False,
+        **options: Any,
+    ) -> hs.Capture:
+        key = text, tuple(axes.items()), topology, explicit, str(options)
+        if key not in self.known:
+            mesh = target_mesh(topology, axes, (), {})
+            if explicit:
+                kinds = (AxisType.Explicit,) * len(axes)
+                mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=kinds)
+            module = self.load(text, mesh)
+            self.known[key] = hs.capture(
+                module.step, *module.arguments(mesh), topology=topology, mesh=mesh,
+                provenance=False, title=None, **options,
+            )  # fmt: skip
+        return self.known[key]
+
+
+@pytest.fixture(scope="module")
+def author(tmp_path_factory: pytest.TempPathFactory) -> Author:
+    return Author(tmp_path_factory.mktemp("programs"))
+
+
+def operation(cap: hs.Capture, program: Written) -> int:
+    """The product in the block, in the forward pass."""
+    assert cap.module.origins is not None
+    lines = own_source(cap)[1].splitlines()
+    frames = {
+        i.origins[0].operation: i.frames for i in cap.at("stablehlo").module.instructions
+        if i.origins
+    }  # fmt: skip
+    return next(
+        o.number for o in cap.module.origins.operations
+        if o.opcode == "dot_general" and "transpose(" not in o.name
+        and program.inner in lines[frames[o.number][0].line - 1]
+    )  # fmt: skip
+
+
+def line_of(cap: hs.Capture, code: str) -> str:
+    file, text = own_source(cap)
+    number = next(n for n, line in enumerate(text.splitlines(), 1) if code in line)
+    return f"{Path(file).name}:{number}"
+
+
+def own_source(cap: hs.Capture) -> tuple[str, str]:
+    return next((f, t) for f, t in cap.target.sources.items() if "program_" in f)
+
+
+Case = Callable[[Author, Written], tuple[hs.Capture, hs.Capture]]
+CASES: dict[str, Case] = {}
+
+
+def case(make: Case) -> Case:
+    CASES[make.__name__] = make
+    return make
+
+
+def as_is(author: Author, p: Written) -> hs.Capture:
+    return author.capture(p.text, p.mesh, p.topology)
+
+
+def hand(author: Author, p: Written, *edits: tuple[str, str], **options: Any) -> hs.Capture:
+    return author.capture(p.changed(*edits), p.mesh, p.topology, **options)
+
+
+@case
+def donation(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(donate="params")
+    return made, hand(author, p, (p.jitted, p.jitted[:-1] + ", donate_argnums=(0,))"))
+
+
+@case
+def arguments_sharded(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(in_shardings={"x": P(None, "data")})
+    return made, hand(author, p, (', "data")\n', ', None, "data")\n'))
+
+
+@case
+def results_sharded(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(out_shardings={"result": P()})
+    whole = p.jitted[:-1] + ", out_shardings=NamedSharding(mesh, P()))"
+    return made, hand(author, p, (p.jitted, whole))
+
+
+@case
+def another_mesh(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    axes = SHAPES[p.topology]
+    return as_is(author, p).what_if(mesh=axes), author.capture(p.text, axes, p.topology)
+
+
+@case
+def another_topology(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    chips = CHIPS[p.topology]
+    return as_is(author, p).what_if(topology=chips), author.capture(p.text, p.mesh, chips)
+
+
+@case
+def line_constrained(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    cap = as_is(author, p)
+    made = cap.what_if(constrain={line_of(cap, f"h = {p.value}"): P("data")})
+    by_hand = f'h = jax.lax.with_sharding_constraint({p.value}, NamedSharding(mesh, P("data")))'
+    assert made.changes[0].code == by_hand
+    return made, hand(author, p, (f"h = {p.value}", by_hand))
+
+
+@case
+def operation_constrained(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    cap = as_is(author, p)
+    spec = P(None, "model") if p.topology == V5E else P("data")
+    made = cap.what_if(constrain={operation(cap, p): spec})
+    assert p.inner in made.changes[0].words
+    said = 'None, "model"' if p.topology == V5E else '"data"'
+    by_hand = f"jax.lax.with_sharding_constraint({p.inner}, NamedSharding(mesh, P({said})))"
+    return made, hand(author, p, (p.inner, by_hand))
+
+
+def checkpointed(p: Written, policy: str) -> tuple[str, str]:
+    return p.checkpoint[0], p.checkpoint[1].replace("POLICY", policy)
+
+
+@case
+def checkpoint_added(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    return as_is(author, p).what_if(remat="block"), hand(author, p, checkpointed(p, "None"))
+
+
+@case
+def policy_added(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(remat={"block": "dots_saveable"})
+    policy = "jax.checkpoint_policies.dots_saveable"
+    return made, hand(author, p, checkpointed(p, policy))
+
+
+@case
+def policy_replaced(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    before = hand(author, p, checkpointed(p, "jax.checkpoint_policies.everything_saveable"))
+    made = before.what_if(remat={"block": "dots_saveable"})
+    policy = "jax.checkpoint_policies.dots_saveable"
+    assert "def" not in made.changes[0].code
+    return made, hand(author, p, checkpointed(p, policy))
+
+
+@case
+def function_in_bf16(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(cast={"block": "bfloat16"})
+    return made, hand(author, p, *p.cast)
+
+
+@case
+def matmul_precision(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(matmul_precision="highest")
+    with jax.default_matmul_precision("highest"):
+        return made, author.capture(p.text + "\n", p.mesh, p.topology)
+
+
+@case
+def x64_off(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    text = p.text + "\nF32 = jnp.float64\n"
+    with jax.enable_x64(True):
+        before = author.capture(text, p.mesh, p.topology)
+    return before.what_if(x64=False), as_is(author, p)
+
+
+@case
+def compiler_option(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    name = "xla_cpu_enable_fast_math" if p.topology is None else "xla_jf_conv_output_fusion"
+    option = {name: p.topology is None}
+    return as_is(author, p).what_if(compiler_options=option), hand(
+        author, p, compiler_options=option
+    )
+
+
+@case
+def batch(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    axes: Any = {} if p.batch_axes is None else {"batch_axes": p.batch_axes}
+    size = re.search(r"batch = \d+", p.text)
+    assert size is not None
+    return as_is(author, p).what_if(batch=32, **axes), hand(author, p, (size[0], "batch = 32"))
+
+
+@case
+def another_chip(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(hardware="h100")
+    assert made.hardware == "h100"
+    return made, as_is(author, p)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("kind", CASES)
+def test_a_change_is_what_its_author_would_write(
+    author: Author, kind: str, program: Written
+) -> None:
+    if program.topology and importlib.util.find_spec("libtpu") is None:
+        pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+    made, by_hand = CASES[kind](author, program)
+    assert bare(made.text) == bare(by_hand.text)
+    assert made.base is not None
+    assert all(c.words and c.code for c in made.changes)
+
+
+LOOP, SCAN, METHOD, ATTENTION, NESTED, SAVED = PROGRAMS
+
+
+def test_changes_combine_and_name_their_lines(author: Author) -> None:
+    cap = as_is(author, LOOP)
+    first = cap.what_if(remat="block", in_shardings={"x": P(None, "data")})
+    made = first.what_if(donate="params", constrain={operation(cap, LOOP): P("data")})
+    assert made.base is first
+    assert first.base is cap
+    assert cap.changes == ()
+    assert [c.kind for c in made.changes] == ["in_shardings", "donate", "remat", "constrain"]
+    place = line_of(cap, "h = jnp.tanh(x @ w)")
+    assert [c.line for c in made.changes] == ["", "", line_of(cap, "def block(x, w):"), place]
+    assert made.title.endswith("on the value of x @ w")
+    donated = LOOP.jitted[:-1] + ", donate_argnums=(0,))"
+    by_hand = hand(
+        author, LOOP, checkpointed(LOOP, "None"), (', "data")\n', ', None, "data")\n'),
+        (LOOP.jitted, donated),
+        ("x @ w)", 'jax.lax.with_sharding_constraint(x @ w, NamedSharding(mesh, P("data"))))'),
+    )  # fmt: skip
+    assert bare(made.text) == bare(by_hand.text)
+
+
+def test_functions_and_what_jax_has_traced_stay_as_they_were(author: Author) -> None:
+    mesh = target_mesh(None, LOOP.mesh, (), {})
+    module = author.load(LOOP.text, mesh)
+    given = module.arguments(mesh)
+    before = module.step.lower(*given).as_text(), module.block.__code__
+    cap = hs.capture(module.step, *given, provenance=False)
+    changes: dict[str, Any] = {"remat": "block", "cast": {"loss": "bfloat16"}}
+    cap.what_if(**changes, matmul_precision="highest")
+    with pytest.raises(ValueError, match="rank at least 3"):
+        cap.what_if(constrain={line_of(cap, "h = "): P(None, None, "data")})
+    assert module.block.__code__ is before[1]
+    assert not any("hloscope" in name for name in vars(module))
+    assert module.step.lower(*given).as_text() == before[0]
+
+
+def test_what_cannot_be_changed_says_why_and_gives_the_code(author: Author) -> None:
+    cap = as_is(author, LOOP)
+    dump = hs.read(cap.text)
+    with pytest.raises(hs.CannotChange, match="this is a dump, without the function") as error:
+        dump.what_if(donate="params", remat={"block": "dots_saveable"})
+    assert 'donate_argnames=("params",)' in error.value.code
+    assert "policy=jax.checkpoint_policies.dots_saveable" in str(error.value)
+    with pytest.raises(hs.CannotChange, match="captured without its function"):
+        hs.capture(jax.jit(jnp.sin).lower(jnp.ones(8))).what_if(donate="x")
+    for changes, said in (
+        ({"donate": "parms"}, "no argument 'parms'; there are params, x"),
+        ({"donate": "params/0"}, "jax donates whole arguments: donate 'params'"),
+        ({"donated": "x"}, "no change 'donated'; did you mean donate"),
+        ({"remat": "blok"}, "calls no function blok; it calls block"),
+        ({"remat": {"block": "dots"}}, "no policy 'dots'; there are dots_saveable"),
+        ({"remat": "<lambda>"}, "calls no function <lambda>"),
+        ({"constrain": {"model.py:3": P()}}, "no operation of this program is at model.py:3"),
+        ({"constrain": {10_000: P()}}, "there is no operation 10000"),
+        ({"in_shardings": {"y": P()}}, "nothing is called 'y'"),
+        ({"axis_types": "manual"}, 'is "auto" or "explicit"'),
+        ({"compiler_options": {"xla_cpu_enable_fast_mth": True}}, "mean xla_cpu_enable_fast_math"),
+        ({}, "name a change: donate"),
+    ):
+        with pytest.raises(hs.CannotChange, match=re.escape(said)):
+            cap.what_if(**changes)  # type: ignore[arg-type]
+    with pytest.raises(hs.CannotChange, match="no mesh to shard over"):
+        hs.capture(lambda x: x * 2, np.ones(8)).what_if(in_shardings={"x": P("data")})
+
+
+def test_a_file_that_was_changed_since_is_not_changed_in_place(author: Author) -> None:
+    mesh = target_mesh(None, LOOP.mesh, (), {})
+    module = author.load(LOOP.text, mesh)
+    cap = hs.capture(module.step, *module.arguments(mesh), provenance=False)
+    path = Path(str(module.__file__))
+    path.write_text(path.read_text().replace("jnp.tanh", "jnp.cos"))
+    with pytest.raises(hs.CannotChange, match="it has changed since it was loaded") as error:
+        cap.what_if(remat="block")
+    assert "@jax.checkpoint" in error.value.code
+
+
+def test_the_same_values_are_run_and_compared(author: Author) -> None:
+    cap = as_is(author, LOOP)
+    same = cap.what_if(in_shardings={"x": P(None, "data")}).same_values()
+    assert same.difference is not None
+    assert same.difference < 1e-5
+    assert str(same).startswith(("the same values", "same values to"))
+    other = cap.what_if(cast={"block": "bfloat16"}).same_values()
+    assert other.difference is not None
+    assert other.difference > 1e-4
+    assert str(other).endswith("a change may alter values")
+    assert str(cap.what_if(batch=32).same_values()) == "not run: the arguments have other shapes"
+    with pytest.raises(ValueError, match="nothing was changed"):
+        cap.same_values()
+
+
+def test_for_a_topology_nothing_is_run(author: Author) -> None:
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+    made = as_is(author, LOOP).what_if(topology=V5E)
+    assert str(made.same_values()) == "not run: its devices are not attached"
