@@ -389,6 +389,16 @@ export interface CollectiveExtras {
   /** Kinds that consist of several permutes: their parts are transfers, not arrays. */
   ofPermutes: string[];
 }
+/** A way to follow a finding's advice, compiled. */
+export interface Proof {
+  /** "proved: params donated: peak 116 MiB → 62 MiB" */
+  words: string;
+  isProved: boolean;
+  /** For the source, one for each change. */
+  code: string[];
+  /** "model.py:37", one for each change; "" unknown. */
+  lines: string[];
+}
 export interface Finding {
   /** "gathered-twice" */
   rule: string;
@@ -410,6 +420,10 @@ export interface Finding {
   /** Of all evidence; `instructions` is the first of it. */
   count: number;
   instructions: number[];
+  /** Changes that follow the advice, in words; absent: hloscope can carry out none. */
+  ways?: string[];
+  /** Ways that were tried, the best first. */
+  proofs?: Proof[];
 }
 export interface Findings {
   headline: string[];
@@ -758,7 +772,8 @@ export const SHAPES: Record<string, Record<string, string>> = {
   WhyCard: { "string": "unknown opName opcode shape line listed operand had needs", "[string]": "callers others", "[Origin]": "origins" },
   GroupSet: { "boolean": "pairs", "[[number]]": "rows" },
   CollectiveExtras: { "[string]": "written ofPermutes", "[WhyCard]": "why", "[GroupSet]": "groups", "{string}": "assumes" },
-  Finding: { "string": "rule title evidence advice atStake line code scope", "number": "share count", "boolean": "inferred", "[number]": "instructions" },
+  Proof: { "string": "words", "boolean": "isProved", "[string]": "code lines" },
+  Finding: { "string": "rule title evidence advice atStake line code scope", "number": "share count", "boolean": "inferred", "[number]": "instructions", "[string]": "ways?", "[Proof]": "proofs?" },
   Findings: { "[string]": "headline leftOut? failed", "number": "rules", "[Finding]": "rows" },
   TimelineExtras: { "[string]": "lanes", "number": "seconds entry", "string": "hardware" },
   Elsewhere: { "string": "where", "number": "events" },

@@ -7,7 +7,7 @@
  * and what base/validate.ts checks.
  */
 
-import type { PassCost } from "./view-extras.ts";
+import type { Findings, PassCost } from "./view-extras.ts";
 
 export type * from "./view-extras.ts";
 export {
@@ -82,6 +82,12 @@ export interface Host {
   passes?(events: PassEvents, signal: AbortSignal): Promise<Uint8Array>;
   /** What computing the passes costs, as a sentence; if not empty, the user is asked first. */
   passesPrice?: string;
+  /** Compiles what a finding advises, and says what it gained; absent: nothing can be changed. */
+  prove?(
+    finding: { rule: string; title: string },
+    progress: (words: string) => void,
+    signal: AbortSignal,
+  ): Promise<Findings>;
   /** Opens a source line if the host can (JupyterLab); absent: file:line is shown and copied. */
   openSource?(file: string, line: number): void;
   options?: Partial<Options>;

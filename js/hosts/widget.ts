@@ -6,6 +6,7 @@
  *     _options   dict    Options (both ways)
  *     _place     str     what is open, in view and selected; kept with the notebook
  *     _bookmarks list    name, note, place
+ *     _proves    bool    whether the kernel can try what findings advise
  *     _passes    str     "" none, "kept", or "compile": available after compiling once more
  *
  * Other blocks come on request: {kind: "text" | "analyses" | "stages", id} goes out, or
@@ -14,7 +15,7 @@
  */
 import { tellKept } from "../base/kept.ts";
 import { mount } from "../mount.ts";
-import type { Bookmark, Host, Options, PassCost, Selection } from "../view.ts";
+import type { Bookmark, Findings, Host, Options, PassCost, Selection } from "../view.ts";
 
 /** The part of anywidget's model that is used here. */
 interface Model {
@@ -77,6 +78,11 @@ function askFor(
   });
 }
 
+interface ProofReply extends Reply {
+  words?: string;
+  findings?: Findings;
+}
+
 interface PassReply extends Reply {
   done?: number;
   of?: number;
@@ -134,6 +140,45 @@ function passesOf(model: Model): Pick<Host, "passes" | "passesPrice"> {
   };
 }
 
+/** The job that tries a finding's advice in the kernel; see proof_job.py. */
+function proveOf(model: Model): Pick<Host, "prove"> {
+  if (!model.get("_proves")) return {};
+  return {
+    prove: (finding, progress, signal) =>
+      new Promise((resolve, reject) => {
+        const id = ++asked;
+        const finish = () => {
+          clearTimeout(timer);
+          model.off("msg:custom", receive as never);
+          signal.removeEventListener("abort", stop);
+        };
+        const fail = (message: string) => {
+          finish();
+          reject(new Error(message));
+        };
+        const timer = setTimeout(
+          () => fail("no answer from the kernel; it may be busy or gone. Try again."),
+          COMPILE_TIMEOUT_MS,
+        );
+        const receive = (reply: ProofReply) => {
+          if (reply?.id !== id) return;
+          if (reply.kind === "progress") progress(reply.words ?? "");
+          else if (reply.kind === "proved" && reply.findings) {
+            finish();
+            resolve(reply.findings);
+          } else fail(reply.message ?? "the kernel answered without findings.");
+        };
+        const stop = () => {
+          model.send({ kind: "cancel", id });
+          fail("cancelled");
+        };
+        signal.addEventListener("abort", stop, { once: true });
+        model.on("msg:custom", receive as never);
+        model.send({ kind: "prove", id, ...finding });
+      }),
+  };
+}
+
 interface RenderProps {
   model: Model;
   el: HTMLElement;
@@ -172,6 +217,7 @@ export function render({ model, el, signal }: RenderProps): () => void {
       tell();
     },
     ...passesOf(model),
+    ...proveOf(model),
     onSelect(selection) {
       if (same(model.get("selection") as Selection, selection)) return;
       model.set("selection", selection);

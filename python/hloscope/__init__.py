@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .capturing import CaptureError, capture, watch
     from .hardware import HardwareError
     from .hlo.changes import CannotChange
-    from .plan.running.options import SearchOptions, StageOptions
+    from .plan.running.options import ProofOptions, SearchOptions, StageOptions
     from .plan.running.store import StoreError
     from .plan.search.search import search_shardings
     from .plan.stages.read import read_stage_log
@@ -49,6 +49,7 @@ __all__ = [
     "DotFailed",
     "DotMissing",
     "HardwareError",
+    "ProofOptions",
     "ReadError",
     "RendererMissing",
     "SearchOptions",
@@ -76,6 +77,7 @@ _LAZY = {
     "BudgetError": "analysis.check.result",
     "HardwareError": "hardware",
     "StageLogError": "readers.alpa_log",
+    "ProofOptions": "plan.running.options",
     "SearchOptions": "plan.running.options",
     "StageOptions": "plan.running.options",
     "StoreError": "plan.running.store",
@@ -111,6 +113,7 @@ _HOSTS = {
     "compared page": "show.pages.compared:page",
     "compared frame": "show.pages.compared:frame",
     "watched page": "show.pages.watch_view:page_of",
+    "prove": "plan.proving.prove:prove",
     "same values": "capturing.changing.same_values:same_values",
     "what if": "capturing.changing.what_if:what_if",
     "watched bundle": "show.pages.watch_view:bundle",

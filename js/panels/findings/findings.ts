@@ -5,7 +5,7 @@ import * as format from "../../base/format.ts";
 import { shortLine } from "../../base/lines.ts";
 import { costsOf } from "../../state/cost/costs.ts";
 import { findingsOf } from "../../state/findings.ts";
-import type { Finding } from "../../view-extras.ts";
+import type { Finding, Findings } from "../../view-extras.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { chipQuestion, editedNote } from "../parts/chips.ts";
 import { copyButton, instructionRow, longList, note } from "../parts/parts.ts";
@@ -16,34 +16,111 @@ export const findings: Panel = {
   title: "Findings",
   available: (model) => findingsOf(model) !== null,
   render(element, ctx) {
-    const found = findingsOf(ctx.model);
-    if (!found) return;
-    element.append(
-      h("h2", { class: "title" }, "Findings"),
-      h("ul", { class: "headline" }, ...found.headline.map((part) => h("li", null, part))),
-    );
-    for (const more of [chipQuestion(ctx), editedNote(costsOf(ctx.model))]) {
-      if (more) element.append(more);
-    }
-    if (found.rows.length) {
-      element.append(
-        h(
-          "ol",
-          { class: "findings" },
-          ...found.rows.map((row, k) => h("li", null, card(ctx, row, k === 0))),
-        ),
-      );
-    } else {
-      element.append(
-        note(`Nothing to report. ${format.count(found.rules)} rules ran, and none applied.`),
-      );
-    }
-    for (const sentence of found.leftOut ?? []) element.append(note(sentence));
-    for (const reason of found.failed) element.append(note(`Not worked out: ${reason}`));
+    draw(element, ctx);
   },
 };
 
-function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
+function draw(element: HTMLElement, ctx: PanelContext): void {
+  const found = findingsOf(ctx.model);
+  if (!found) return;
+  element.replaceChildren();
+  const again = (made: Findings) => {
+    ctx.model.header.extras.findings = made;
+    draw(element, ctx);
+  };
+  element.append(
+    h("h2", { class: "title" }, "Findings"),
+    h("ul", { class: "headline" }, ...found.headline.map((part) => h("li", null, part))),
+  );
+  for (const more of [chipQuestion(ctx), editedNote(costsOf(ctx.model))]) {
+    if (more) element.append(more);
+  }
+  if (found.rows.length) {
+    element.append(
+      h(
+        "ol",
+        { class: "findings" },
+        ...found.rows.map((row, k) => h("li", null, card(ctx, row, k === 0, again))),
+      ),
+    );
+  } else {
+    element.append(
+      note(`Nothing to report. ${format.count(found.rules)} rules ran, and none applied.`),
+    );
+  }
+  for (const sentence of found.leftOut ?? []) element.append(note(sentence));
+  for (const reason of found.failed) element.append(note(`Not worked out: ${reason}`));
+}
+
+/** What trying the advice gave: each way with the code to put into the source. */
+function proofs(row: Finding): HTMLElement | null {
+  if (!row.proofs?.length) return null;
+  return h(
+    "ul",
+    { class: "proofs" },
+    ...row.proofs.map((proof) =>
+      h(
+        "li",
+        { class: proof.isProved ? "proved" : "dim" },
+        proof.words,
+        ...proof.code.map((code, k) =>
+          h(
+            "details",
+            null,
+            h("summary", null, proof.lines[k] ? `Code for ${shortLine(proof.lines[k])}` : "Code"),
+            h("pre", null, code),
+            copyButton(() => code, "this code"),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Tries what a finding advises, in the kernel: a button, then progress that can be cancelled. */
+function tryIt(
+  ctx: PanelContext,
+  row: Finding,
+  done: (found: Findings) => void,
+): HTMLElement | null {
+  const { host } = ctx;
+  if (!host.prove || !row.ways?.length) return null;
+  const at = h("div", { class: "finding-try", "aria-live": "polite" });
+  const offer = (failed = "") => {
+    const start = () => void run();
+    const title = `Compiles: ${row.ways?.join("; or ")}`;
+    at.replaceChildren(
+      h("button", { type: "button", onclick: start, title }, row.proofs ? "Try again" : "Try it"),
+      failed ? note(failed) : "",
+    );
+  };
+  const run = async () => {
+    const stop = new AbortController();
+    const said = h("span", null, "Compiling…");
+    const cancel = () => stop.abort();
+    ctx.signal.addEventListener("abort", cancel, { once: true });
+    at.replaceChildren(said, h("button", { type: "button", onclick: cancel }, "Cancel"));
+    try {
+      const show = (words: string) => said.replaceChildren(words);
+      const key = { rule: row.rule, title: row.title };
+      const found = await host.prove?.(key, show, stop.signal);
+      if (found && !ctx.signal.aborted) done(found);
+    } catch (error) {
+      offer(`Not tried: ${(error as Error).message}`);
+    } finally {
+      ctx.signal.removeEventListener("abort", cancel);
+    }
+  };
+  offer();
+  return at;
+}
+
+function card(
+  ctx: PanelContext,
+  row: Finding,
+  first: boolean,
+  again: (found: Findings) => void,
+): HTMLElement {
   const { store, graph } = ctx;
   const show = () => {
     store.highlight({ instructions: new Set(row.instructions), reason: row.title });
@@ -78,6 +155,8 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
     head,
     row.atStake ? h("div", { class: "dim" }, `At stake: ${row.atStake}`) : null,
     where,
+    proofs(row),
+    tryIt(ctx, row, again),
     h(
       "details",
       { open: first },
@@ -98,7 +177,14 @@ function card(ctx: PanelContext, row: Finding, first: boolean): HTMLElement {
       : null,
     copyButton(
       () =>
-        [row.title, row.scope, row.line, row.evidence, row.advice && `Try: ${row.advice}`]
+        [
+          row.title,
+          row.scope,
+          row.line,
+          row.evidence,
+          row.advice && `Try: ${row.advice}`,
+          ...(row.proofs ?? []).map((proof) => proof.words),
+        ]
           .filter(Boolean)
           .join("\n"),
       "this finding",

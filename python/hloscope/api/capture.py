@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..analysis.comms.sharding import Shardings
     from ..analysis.cost.cost import Cost
     from ..analysis.findings.finding import Findings
+    from ..analysis.findings.proof import Proof
     from ..analysis.measured.measured import Measured
     from ..analysis.memory.memory import Memory
     from ..analysis.passes.passes import Passes
@@ -78,8 +79,8 @@ class ForHosts:
 
     ``place`` is where its last widget was left (js/state/place.ts); ``revision`` rises when its
     figures change: another chip, a profile, added values. ``measured`` and
-    ``own_values`` are what a person gave. ``asked`` are all changes since the function was
-    captured, ``places`` the expressions of their constraints.
+    ``own_values`` are what a person gave. ``proofs`` are of findings, by rule and title; ``asked``
+    all changes since the function was captured, ``places`` the expressions of their constraints.
     """
 
     program: LiveProgram | None = None
@@ -89,6 +90,7 @@ class ForHosts:
     answers: dict[str, Any] = field(default_factory=dict)
     measured: Measured | None = None
     own_values: tuple[OwnValues, ...] = ()
+    proofs: dict[tuple[str, str], tuple[Proof, ...]] = field(default_factory=dict)
     asked: Changes = field(default_factory=lambda: Changes())
     places: dict[Any, StackFrame] = field(default_factory=dict)
 
@@ -259,6 +261,7 @@ class Capture:
         self.display.pop("hardware", None)
         if chosen:
             self.display["hardware"] = chosen
+        self.for_hosts.proofs = {}  # of the chip before
         self._forget(*_MODELLED)
 
     @property
@@ -368,9 +371,16 @@ class Capture:
             found = findings(self.module, self.target)
             if self.measured is not None and self.measured.total_seconds:
                 found = found.with_step(self.measured.total_seconds)
-            return found
+            if self.for_hosts.program is not None:
+                found = replace(found, prover=lambda options: host("prove")(self, options))
+            return found.with_proofs(self.for_hosts.proofs)
 
         return self._answer("findings", make)
+
+    def keep_proofs(self, proofs: Mapping[tuple[str, str], tuple[Proof, ...]]) -> None:
+        """Keeps what trying the advice of findings gave, by rule and title, for views and pages."""
+        self.for_hosts.proofs = {**self.for_hosts.proofs, **proofs}
+        self._forget("findings")
 
     def add_values(
         self, values: Any, *, label: str = "own values", unit: str = "", column: str = ""

@@ -14,7 +14,7 @@ from ..hlo.origins.operations import Frame
 from ..hlo.snapshots import Snapshot
 from . import calls, stages
 from .cells import Cells, cells
-from .changing.call import Call
+from .changing.call import GivenCall
 from .compat import jax_api as _compat
 from .describe import describe
 from .dumps import dumping, every_pass, messages, oom, provenance
@@ -38,7 +38,7 @@ class Options:
     moved: bool = False  # arguments were put on another mesh
     recorded: bool = False  # the traced program knows its Python calls
     fn: Callable[..., Any] | None = None
-    call: Call | None = None  # to capture it again; None for what came traced or later
+    call: GivenCall | None = None  # to capture it again; None for what came traced or later
     context: Callable[[], contextlib.AbstractContextManager[Any]] = field(
         default=contextlib.nullcontext
     )

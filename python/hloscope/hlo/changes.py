@@ -26,7 +26,7 @@ class Changes(TypedDict, total=False):
         the StableHLO program by its number, or of an instruction by its name.
     remat: function → policy: a name of ``jax.checkpoint_policies``, None to save nothing, a
         function, or {"save": names} and {"offload": names}. A function that is under a checkpoint
-        already gets the policy instead of its own.
+        already gets the policy instead of its own; "*" is all of these.
     cast: function → type, such as {"block": "bfloat16"}: its arguments of a wider floating type
         are cast; its results keep their types.
     matmul_precision: as ``jax.default_matmul_precision``. x64: False turns it off.
@@ -82,13 +82,18 @@ class CannotChange(ValueError):
         super().__init__(why + paste)
         self.why = why
         self.code = code
+        self.has_code = True
+
+    def with_code(self, code: str) -> CannotChange:
+        """The same with code to paste, if it has none and some would help."""
+        return self if self.code or not self.has_code else CannotChange(self.why, code)
 
 
-class UnknownName(CannotChange):
-    """A name that the program, jax or XLA does not know: with those that are near, and no code."""
-
-    def __init__(self, why: str, code: str = "") -> None:
-        super().__init__(why)
+def unknown_name(why: str) -> CannotChange:
+    """For a name that the program, jax or XLA does not know: no code would help."""
+    error = CannotChange(why)
+    error.has_code = False
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ def described(changes: Changes, function: str = "f") -> tuple[ProgramChange, ...
 
             near = difflib.get_close_matches(kind, KINDS, n=3, cutoff=0.5)
             hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(KINDS)}"
-            raise UnknownName(f"there is no change {kind!r}; {hint}")
+            raise unknown_name(f"there is no change {kind!r}; {hint}")
         if kind != "batch_axes":
             out += _WORDS[kind](value, function)
     return tuple(out)
@@ -229,6 +234,9 @@ def _remat(given: Any, _: str) -> Iterator[ProgramChange]:
         said = policy_text(policy).removeprefix("jax.checkpoint_policies.").partition("(")[0]
         words = f"{name} computed again, saving {said or 'nothing'}"
         code = f"{remat_code(policy)}\ndef {name.rpartition('.')[2]}(…):"
+        if name == "*":
+            words = f"checkpoints save {said or 'nothing'}"
+            code = f"{remat_code(policy).removeprefix('@')}  # of each checkpoint"
         yield ProgramChange("remat", words, code)
 
 

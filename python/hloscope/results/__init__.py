@@ -23,6 +23,7 @@ from ..analysis.cost.timeline import Timeline
 from ..analysis.diff.differences import Change, CollectiveItem, Delta, Item, Place
 from ..analysis.diff.result import Diff
 from ..analysis.findings.finding import Finding, Findings, Headline
+from ..analysis.findings.proof import Proof
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
 from ..analysis.memory.audit import Donation, ParameterCopy
@@ -107,6 +108,7 @@ __all__ = [
     "ProgramChange",
     "ProgramRow",
     "Programs",
+    "Proof",
     "Residual",
     "Roofline",
     "Runs",

@@ -6,6 +6,7 @@ They are kept as long as the capture, and made again when its figures change.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..analysis.cost.chip import chip_of, likely_chips
@@ -14,6 +15,7 @@ from ..analysis.provenance.linked.linked import Linked, linked
 from ..api.capture import STAGES, Capture, kept_passes
 from ..view import build_analyses, build_for_chip, build_stages, build_text, build_view
 from ..view.context import Given
+from ..view.sections.findings import as_in_the_view
 
 # A chip's figures of 18,000 instructions take 85 ms: those in a page take about a second at most.
 CHIPS_TIMES_INSTRUCTIONS = 200_000
@@ -78,7 +80,12 @@ def chips(capture: Capture, most_bytes: float) -> dict[str, bytes]:
 
 def given(capture: Capture) -> Given:
     """What a person gave the capture."""
-    return Given(capture.for_hosts.measured, capture.for_hosts.own_values)
+    return Given(capture.for_hosts.measured, capture.for_hosts.own_values, capture.for_hosts.proofs)
+
+
+def findings(capture: Capture) -> Any:
+    """The findings as the analyses block has them, with proofs."""
+    return as_in_the_view(capture.findings)
 
 
 def text(capture: Capture) -> bytes:

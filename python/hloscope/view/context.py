@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -13,6 +13,7 @@ from ..analysis.grouping.groups import GroupTree, group_tree, plain_tree
 from ..hlo import Module, Target
 
 if TYPE_CHECKING:
+    from ..analysis.findings.proof import Proof
     from ..analysis.measured.measured import Measured
     from ..analysis.report.own_values import OwnValues
     from .header import Extras
@@ -22,10 +23,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Given:
-    """What a person gave a capture: a profile, and numbers of their own."""
+    """What a person gave a capture, or asked for: a profile, numbers of their own, proofs."""
 
     measured: Measured | None = None
     own_values: tuple[OwnValues, ...] = ()
+    proofs: Mapping[tuple[str, str], tuple[Proof, ...]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

@@ -469,6 +469,18 @@ class CollectiveExtras(TypedDict):
     """Kinds that consist of several permutes: their parts are transfers, not arrays."""
 
 
+class Proof(TypedDict):
+    """A way to follow a finding's advice, compiled."""
+
+    words: str
+    """ "proved: params donated: peak 116 MiB → 62 MiB" """
+    isProved: bool
+    code: list[str]
+    """For the source, one for each change."""
+    lines: list[str]
+    """ "model.py:37", one for each change; "" unknown."""
+
+
 class Finding(TypedDict):
     rule: str
     """ "gathered-twice" """
@@ -490,6 +502,10 @@ class Finding(TypedDict):
     count: int
     """Of all evidence; `instructions` is the first of it."""
     instructions: list[int]
+    ways: NotRequired[list[str]]
+    """Changes that follow the advice, in words; absent: hloscope can carry out none."""
+    proofs: NotRequired[list[Proof]]
+    """Ways that were tried, the best first."""
 
 
 class Findings(TypedDict):

@@ -47,7 +47,17 @@ PYTHON = {
     "pytest_plugin": {"", "analysis.check"},
     "__main__": {"show"},
     "results": ANALYSES | {"readers", "plan", "api"},
-    "": {"hardware", "results", "api", "plan", "readers", "capturing", "analysis.check", "show"},
+    "": {
+        "hlo",
+        "hardware",
+        "results",
+        "api",
+        "plan",
+        "readers",
+        "capturing",
+        "analysis.check",
+        "show",
+    },
 }
 # Runs in a child process only, where jaxlib's parser may abort.
 JAXLIB = {"python/hloscope/readers/stablehlo/child.py"}

@@ -69,6 +69,7 @@ class Budgets:
     forbid: tuple[str, ...] = ()
     max_instructions: int | None = None
     require_donation: bool | tuple[str, ...] = False
+    require: tuple[str, ...] = ()  # "proved"
 
     def __bool__(self) -> bool:
         return self != Budgets()

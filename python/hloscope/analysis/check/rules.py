@@ -22,6 +22,7 @@ from ..base.memory_spaces import HOST, space_names
 from ..base.operands import given_name
 from ..comms.collective import Collective, total_of
 from ..comms.collectives import Collectives, collectives
+from ..findings.finding import Findings
 from ..findings.rules import RULES as FINDINGS
 from ..findings.rules import findings
 from ..memory.memory import analysed
@@ -364,4 +365,33 @@ def donation(cap: Captured, wanted: Budgets, result: Result) -> None:
         result.kept.append(f"{budget}: {len(wants | aliased):,} arguments")
 
 
-RULES: tuple[Rule, ...] = (peak, wire_bytes, forbidden, instructions, donation)
+# A proved gain up to this part of a figure is left to the author.
+MOST_GAIN = 0.05
+
+
+def proved(cap: Captured, wanted: Budgets, result: Result) -> None:
+    """No advice that was tried, or can be, gains much; those that may alter values are left out."""
+    if "proved" not in wanted.require:
+        return
+    budget = "require: proved"
+    found = getattr(cap, "findings", None)
+    if not isinstance(found, Findings):
+        found = findings(cap.module, cap.target)
+    if any(f.changes and not f.proofs for f in found):
+        if found.prover is None:
+            result.problem(
+                budget, "the advice of findings can be tried for a captured function, not a dump"
+            )
+            return
+        found = found.prove()
+    kept = True
+    for f in found:
+        ways = [p for p in f.proofs if p.is_proved and p.gain > MOST_GAIN and not p.may_alter]
+        if ways:
+            kept = False
+            result.breach(budget, f"{f.title}: {ways[0]}", f.frame)
+    if kept:
+        result.kept.append(f"{budget}: no advice that hloscope can follow gains over 5 %")
+
+
+RULES: tuple[Rule, ...] = (peak, wire_bytes, forbidden, instructions, donation, proved)

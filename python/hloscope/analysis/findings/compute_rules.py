@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Shape, StackFrame, opcodes, walk
+from ...hlo.changes import Changes
 from ...hlo.texts.places import short_line
 from ..base.lines.frames import own_line
 from ..base.operands import source_of
@@ -19,7 +20,7 @@ from ..base.phases.phases import REMATERIALISED, phases
 from ..text.units import duration, quantity, size
 from . import limits
 from .collective_purposes import is_of_weights
-from .facts import Facts
+from .facts import Facts, own_function
 from .finding import Finding, names, percent
 
 _DIMS = re.compile(r"\d+")
@@ -79,7 +80,16 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             tuple(cost.module.instructions[n] for n in rows),
             frame,
             inferred,
+            changes=_narrowed(dtype, frame),
         )
+
+
+def _narrowed(dtype: str, frame: StackFrame | None) -> tuple[Changes, ...]:
+    """Ways to narrower products: operands in bf16, another precision, no 64 bits."""
+    if dtype.partition(":")[0] in _WIDE:
+        return ({"x64": False},)
+    ways: list[Changes] = [{"cast": {name: "bfloat16"}} for name in own_function(frame)]
+    return (*ways, {"matmul_precision": "default"})
 
 
 _WIDE = ("f64", "c128")
@@ -125,6 +135,7 @@ def wide_values(facts: Facts) -> Iterator[Finding]:
         tuple(rows),
         frame,
         inferred,
+        changes=({"x64": False},),
     )
 
 
@@ -375,6 +386,7 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         tuple(heaviest),
         frame,
         inferred,
+        changes=({"remat": {"*": "dots_with_no_batch_dims_saveable"}},),
     )
 
 

@@ -32,6 +32,13 @@ from .redundant import Redundant, redundant
 _CPU_KERNELS = ("outer_dimension_partitions", "__ynn_fusion", "__onednn$")
 
 
+def own_function(frame: StackFrame | None) -> tuple[str, ...]:
+    """The name of the person's function that a line is in, if it has one; else ()."""
+    name = (frame.function or "") if frame is not None and not is_library(frame.file) else ""
+    last = name.rpartition(".")[2]
+    return () if not last or last.startswith("<") else (name.replace("<locals>.", ""),)
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """One program on one target. Seconds are modelled, per step and device."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...hlo import Instruction, StackFrame
+from ...hlo.changes import Changes
 from ...hlo.parts import printable
 from ...hlo.texts.places import whole_place
 from ..text.results import Row, Rows
 from ..text.units import duration, marked, printed, size
-
-if TYPE_CHECKING:
-    pass
+from .proof import Proof
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -41,6 +40,8 @@ class Finding(Row):
     inferred: bool = False  # the line is inferred (``base.lines``)
     code: str = ""  # the line's text, where the capture kept the file
     scope: str = ""  # "decoder/embed", where the line is unknown or a library's
+    changes: tuple[Changes, ...] = ()  # each is a way to follow the advice: ``cap.what_if(**way)``
+    proofs: tuple[Proof, ...] = ()  # ways that were tried, the best first
 
     @property
     def line(self) -> str:
@@ -66,7 +67,13 @@ class Finding(Row):
             place = " · ".join(filter(None, (self.scope, whole_place(self.line))))
             at = [f"    at {place}{' (inferred)' if self.inferred else ''}{code}"]
         tried = [f"    Try: {self.advice}"] if self.advice else []
-        return printed([head, *at, f"    {self.evidence}", *tried])
+        proved = [f"    {p}" for p in self.proofs]
+        return printed([head, *at, f"    {self.evidence}", *tried, *proved])
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether its advice was tried in all ways and gained nothing."""
+        return bool(self.proofs) and not any(p.is_proved for p in self.proofs)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,6 +90,7 @@ class Finding(Row):
             "code": self.code or None,
             "scope": self.scope or None,
             "instructions": [i.name for i in self.instructions],
+            "proofs": [p.to_dict() for p in self.proofs],
         }
 
 
@@ -186,6 +194,35 @@ class Findings(Rows[Finding]):
     unasked: tuple[str, ...] = ()  # rules that need the optimised program, if this one is not
     wireless: tuple[str, ...] = ()  # rules that need times on the wire, if there are none …
     no_wire: str = ""  # … and why: "no chip is known"
+    prover: Callable[[Any], Findings] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the program that could be changed, which stays in its process."""
+        return {**self.__dict__, "prover": None}
+
+    def prove(self, options: Any = None) -> Findings:
+        """The same findings, with each advice that hloscope can carry out tried and compiled.
+
+        ``options``: ``hs.ProofOptions``. What gains nothing comes last, and says so. The proofs
+        stay in the capture, its views and its pages. Raises ``ValueError`` for findings of a
+        program that cannot be changed: a dump, or a capture of another process.
+
+        >>> for finding in cap.findings.prove():
+        ...     print(finding.title, *finding.proofs, sep="\n")
+        """
+        if self.prover is None:
+            raise ValueError(
+                "these findings are of a program that cannot be changed: capture the function"
+            )
+        return self.prover(options)
+
+    def with_proofs(self, proofs: Mapping[tuple[str, str], tuple[Proof, ...]]) -> Findings:
+        """The findings with proofs by rule and title; refuted ones last."""
+        if not proofs:
+            return self
+        rows = [replace(f, proofs=proofs.get((f.rule, f.title), ())) for f in self.rows]
+        rows.sort(key=lambda f: f.is_refuted)
+        return replace(self, rows=tuple(rows))
 
     def with_step(self, seconds: float) -> Findings:
         """The same findings with a measured step time in the headline."""
@@ -212,7 +249,7 @@ class Findings(Rows[Finding]):
 
     COLUMNS = (
         "rule", "title", "evidence", "advice", "share", "seconds", "bytes", "bytes_of", "line",
-        "line_inferred", "code", "scope", "instructions",
+        "line_inferred", "code", "scope", "instructions", "proofs",
     )  # fmt: skip
 
     def _totals(self) -> dict[str, Any]:

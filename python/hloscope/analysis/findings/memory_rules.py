@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from ...hlo import Instruction, Shape, opcodes, walk
+from ...hlo.changes import Changes
 from ...hlo.walk import Position
 from ..base.lines.frames import own_line
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
+from ..memory.memory import LiveValue
 from ..text.units import size
 from . import limits
 from .facts import Facts
@@ -50,7 +55,13 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         "peak memory",
         (*parameters, *copies),
         None,
+        changes=({"donate": tuple(dict.fromkeys(_whole(d.argument) for d in rows))},),
     )
+
+
+def _whole(argument: str) -> str:
+    """``params`` of ``params['w1']`` and ``params.w1``: what jax donates."""
+    return re.split(r"[\[.]", argument, maxsplit=1)[0]
 
 
 def _copies_of(facts: Facts, parameters: tuple[Instruction, ...]) -> list[Instruction]:
@@ -300,7 +311,28 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
         "peak memory",
         tuple(v.instruction for v in rows),
         None,
+        changes=_state_sharded(facts, rows),
     )
+
+
+def _state_sharded(facts: Facts, rows: list[LiveValue]) -> tuple[Changes, ...]:
+    """Each array over all devices, or else over one axis, in the first dimension that divides."""
+    mesh = facts.target.mesh
+    names = {a.parameter: a.name for a in facts.target.arguments}
+    if mesh is None:
+        return ()
+    ways: list[tuple[Any, int]] = [(mesh.axis_names, prod(mesh.axis_sizes))]
+    ways += zip(mesh.axis_names, mesh.axis_sizes, strict=True)
+    found: dict[str, Any] = {}
+    for value in rows:
+        name = names.get(value.instruction.parameter_number)
+        for axis, n in ways:
+            dims = value.instruction.shape.dimensions
+            at = next((k for k, d in enumerate(dims) if d % n == 0), None)
+            if name is not None and at is not None and n > 1:
+                found[name] = (*(None,) * at, axis)
+                break
+    return ({"in_shardings": found},) if found else ()
 
 
 def narrow_copies(facts: Facts) -> Iterator[Finding]:

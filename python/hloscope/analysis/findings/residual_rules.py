@@ -11,7 +11,7 @@ from ..memory.carries import Residual
 from ..text.units import size
 from . import limits
 from .compute_rules import share_done_again
-from .facts import Facts
+from .facts import Facts, own_function
 from .finding import Finding, percent
 
 
@@ -44,7 +44,12 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         tuple(r.stored for r in rows if r.stored is not None),
         frame,
         inferred,
+        changes=tuple({"remat": {f: policy}} for f in own_function(frame) for policy in _POLICIES),
     )
+
+
+# What a checkpoint around a loop's body may save: nothing, or products.
+_POLICIES = (None, "dots_with_no_batch_dims_saveable")
 
 
 def _at_peak(facts: Facts) -> list[Residual]:

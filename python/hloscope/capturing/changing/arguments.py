@@ -12,14 +12,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ...hlo.changes import CannotChange, Changes, UnknownName, names_of
+from ...hlo.changes import CannotChange, Changes, names_of, unknown_name
 from .. import placing
 from ..compat import jax_api as _compat
 from ..planning import sharded
-from .call import Call
+from .call import GivenCall
 
 
-def changed_call(call: Call, changes: Changes) -> Call:
+def changed_call(call: GivenCall, changes: Changes) -> GivenCall:
     """The call with all changes that its arguments and options carry.
 
     Raises ``CannotChange``, and ``CaptureError`` for a spec that does not fit.
@@ -43,7 +43,7 @@ def changed_call(call: Call, changes: Changes) -> Call:
     return call
 
 
-def mesh_of(call: Call) -> Mesh | None:
+def mesh_of(call: GivenCall) -> Mesh | None:
     """The mesh that the call is compiled for; None if it names no mesh."""
     wanted, name = call.options.get("mesh"), call.options.get("topology")
     if wanted is not None or name is not None:
@@ -59,10 +59,10 @@ def mesh_of(call: Call) -> Mesh | None:
     return call.mesh  # type: ignore[no-any-return]
 
 
-def _with_axis_types(call: Call, kind: str) -> Call:
+def _with_axis_types(call: GivenCall, kind: str) -> GivenCall:
     kinds = {"auto": "Auto", "explicit": "Explicit"}
     if kind not in kinds:
-        raise UnknownName(f'axis_types is "auto" or "explicit", not {kind!r}')
+        raise unknown_name(f'axis_types is "auto" or "explicit", not {kind!r}')
     mesh = mesh_of(call)
     if mesh is None:
         raise CannotChange('there is no mesh whose axes could be of a type; give mesh={"data": 8}')
@@ -70,7 +70,7 @@ def _with_axis_types(call: Call, kind: str) -> Call:
     return call.with_options(mesh=Mesh(mesh.devices, mesh.axis_names, axis_types=types))
 
 
-def _retyped(call: Call) -> Call:
+def _retyped(call: GivenCall) -> GivenCall:
     narrow = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 
     def one(leaf: Any) -> Any:
@@ -91,7 +91,7 @@ def _like(leaf: Any, **other: Any) -> Any:
     return jax.ShapeDtypeStruct(**{**kept, **other})
 
 
-def _with_batch(call: Call, size: int, axes: Mapping[str, int] | None) -> Call:
+def _with_batch(call: GivenCall, size: int, axes: Mapping[str, int] | None) -> GivenCall:
     if size < 1:
         raise CannotChange(f"the batch is {size}; it is at least 1")
     known = sharded.leaves(call.fn, call.args, call.kwargs)
@@ -107,7 +107,7 @@ def _with_batch(call: Call, size: int, axes: Mapping[str, int] | None) -> Call:
     return _with_leaves(call, one)
 
 
-def _with_leaves(call: Call, change: Any) -> Call:
+def _with_leaves(call: GivenCall, change: Any) -> GivenCall:
     """The call with array n of its arguments changed by ``change(n, leaf)``."""
     flat, tree = jax.tree.flatten((call.args, dict(call.kwargs)))
     number = 0
@@ -131,7 +131,7 @@ def _given_axes(known: Sequence[Any], axes: Mapping[str, int]) -> dict[int, int]
     return out
 
 
-def _found_axes(call: Call, known: Sequence[Any]) -> dict[int, int]:
+def _found_axes(call: GivenCall, known: Sequence[Any]) -> dict[int, int]:
     """The first dimension of the arguments that are data: all of one size, and not returned new."""
     carried = {known[k].argument for k in sharded.carried(call.fn, call.args, call.kwargs).values()}
     sizes: dict[str, dict[int, int]] = {}
@@ -150,18 +150,18 @@ def _found_axes(call: Call, known: Sequence[Any]) -> dict[int, int]:
     return {n: 0 for s in alike.values() for n in s}
 
 
-def matching(pattern: str, paths: Sequence[str]) -> list[int]:
-    """Positions of the paths that a pattern names. Raises ``CannotChange`` if there is none."""
-    found = [
+def matching(pattern: str, paths: Sequence[str], names: Sequence[str] = ()) -> list[int]:
+    """Positions of the paths, or of jax's names, that a pattern names; raises ``CannotChange``."""
+    found = [n for n, name in enumerate(names) if name == pattern] or [
         n for n, p in enumerate(paths) if fnmatchcase(p, pattern) or p.startswith(pattern + "/")
     ]
     if not found:
         near = difflib.get_close_matches(pattern, paths, n=4, cutoff=0.4) or list(paths)[:6]
-        raise UnknownName(f"nothing is called {pattern!r}; there are {', '.join(near)}")
+        raise unknown_name(f"nothing is called {pattern!r}; there are {', '.join(near)}")
     return found
 
 
-def _jitted_again(call: Call, changes: Changes) -> Call:
+def _jitted_again(call: GivenCall, changes: Changes) -> GivenCall:
     """The function jitted with other shardings or donations."""
     options = dict(call.options)
     if call.is_jitted:
@@ -195,7 +195,7 @@ def _jitted_again(call: Call, changes: Changes) -> Call:
     return replace(call, fn=jax.jit(plain, **given))
 
 
-def _donate(call: Call, given: dict[str, Any], names: Iterable[str]) -> None:
+def _donate(call: GivenCall, given: dict[str, Any], names: Iterable[str]) -> None:
     positions = placing.positional_names(call.fn, len(call.args))
     nums = list(_tuple(given.get("donate_argnums")))
     keys = list(_tuple(given.get("donate_argnames")))
@@ -212,7 +212,7 @@ def _donate(call: Call, given: dict[str, Any], names: Iterable[str]) -> None:
             keys.append(head)
         else:
             have = ", ".join([*positions, *call.kwargs])
-            raise UnknownName(f"there is no argument {head!r}; there are {have}")
+            raise unknown_name(f"there is no argument {head!r}; there are {have}")
     given["donate_argnums"] = tuple(sorted(set(nums)))
     given["donate_argnames"] = tuple(dict.fromkeys(keys)) or None
 
@@ -222,12 +222,12 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _with_in_shardings(
-    call: Call, given: dict[str, Any], wanted: Mapping[str, Any], mesh: Mesh
-) -> Call:
+    call: GivenCall, given: dict[str, Any], wanted: Mapping[str, Any], mesh: Mesh
+) -> GivenCall:
     known = sharded.leaves(call.fn, call.args, call.kwargs)
     specs: dict[int, PartitionSpec] = {}
     for pattern, spec in wanted.items():
-        for n in matching(pattern, [k.path for k in known]):
+        for n in matching(pattern, [k.path for k in known], [k.name for k in known]):
             specs[n] = as_spec(spec)
             sharded.check_spec(known[n], tuple(specs[n]), mesh)
     own = given.get("in_shardings")
@@ -247,7 +247,7 @@ def _with_in_shardings(
     return _with_leaves(call, one)
 
 
-def _out_shardings(call: Call, given: Mapping[str, Any], wanted: Any, mesh: Mesh) -> Any:
+def _out_shardings(call: GivenCall, given: Mapping[str, Any], wanted: Any, mesh: Mesh) -> Any:
     leaves, tree = jax.tree_util.tree_flatten_with_path(call.results)
     paths = ["/".join(["result", *(sharded.word(k) for k in path)]) for path, _ in leaves]
     own = given.get("out_shardings")

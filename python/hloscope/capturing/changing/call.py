@@ -1,4 +1,4 @@
-"""``Call``: what ``capture`` was given, to capture it again with changes."""
+"""``GivenCall``: what ``capture`` was given, to capture it again with changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..compat import jax_api as _compat
 
 
 @dataclass(frozen=True)
-class Call:
+class GivenCall:
     """What ``capture`` was given, with shapes in place of arrays, to capture it again."""
 
     fn: Any
@@ -28,11 +28,11 @@ class Call:
     def is_jitted(self) -> bool:
         return hasattr(self.fn, "lower")
 
-    def with_options(self, **options: Any) -> Call:
+    def with_options(self, **options: Any) -> GivenCall:
         return replace(self, options={**self.options, **options})
 
 
-def recorded(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], **options: Any) -> Call:
+def recorded(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], **options: Any) -> GivenCall:
     """A call with shapes in place of arrays, so that it holds none of the person's memory."""
 
     def shape(leaf: Any) -> Any:
@@ -47,7 +47,7 @@ def recorded(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], **options:
             weak_type=getattr(aval, "weak_type", False),
         )
 
-    return Call(
+    return GivenCall(
         fn,
         tuple(jax.tree.map(shape, a) for a in args),
         {k: jax.tree.map(shape, v) for k, v in kwargs.items()},

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...hlo.changes import UnknownName
+from ...hlo.changes import unknown_name
 
 _NAME = re.compile(rb"\bxla_[a-z][a-z0-9_]{3,80}\b")
 _SAID = re.compile(r"(?:No such compile option|unknown|Unknown|no such)", re.IGNORECASE)
@@ -22,7 +22,7 @@ _SAID = re.compile(r"(?:No such compile option|unknown|Unknown|no such)", re.IGN
 def explained(options: Mapping[str, Any]) -> Iterator[None]:
     """What XLA says of an option that it does not know, with names that are near.
 
-    Raises ``UnknownName`` in its place.
+    Raises ``CannotChange`` in its place.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def explained(options: Mapping[str, Any]) -> Iterator[None]:
             raise
         near = difflib.get_close_matches(wrong, known_names(), n=4, cutoff=0.6)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise UnknownName(f"XLA has no option {wrong}{hint}") from None
+        raise unknown_name(f"XLA has no option {wrong}{hint}") from None
 
 
 @cache

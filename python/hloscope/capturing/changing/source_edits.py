@@ -57,7 +57,7 @@ class Applied:
     of: str = ""  # the expression, as it is
 
 
-class Source:
+class EditedSource:
     """A file as it is, and as it is with edits."""
 
     def __init__(self, file: str) -> None:
@@ -67,8 +67,10 @@ class Source:
             raise CannotChange(f"the source of {file} cannot be read")
         self.text = text
         try:
-            self.before = compile(text, file, "exec", dont_inherit=True)
             self.tree = ast.parse(text, file)
+            # IPython compiles each statement of a cell by itself, which makes other bytecode
+            parts = [self.tree, *(ast.Module([s], []) for s in self.tree.body)]
+            self.before = [compile(p, file, "exec", dont_inherit=True) for p in parts]
         except (SyntaxError, ValueError) as error:
             raise CannotChange(f"the source of {file} is not Python: {error}") from None
         self.parents = {
@@ -165,14 +167,15 @@ class Source:
         self.parents[new], self.parents[old] = parent, new
         ast.fix_missing_locations(self.tree)
 
-    def codes(self) -> list[tuple[CodeType, CodeType]]:
-        """(as it is, as it is with the edits) of every function that changes."""
+    def codes(self) -> list[tuple[list[CodeType], CodeType]]:
+        """(as it may have been loaded, as it is with the edits) of every function that changes."""
         ast.fix_missing_locations(self.tree)
         after = compile(self.tree, self.file, "exec", dont_inherit=True)
         keys = {(getattr(f, "name", "<lambda>"), _begins(f)) for f in self.touched}
-        old, new = (
-            {(c.co_name, c.co_firstlineno): c for c in _all(x)} for x in (self.before, after)
-        )
+        new = {(c.co_name, c.co_firstlineno): c for c in _all(after)}
+        old: dict[tuple[str, int], list[CodeType]] = {}
+        for code in (c for part in self.before for c in _all(part)):
+            old.setdefault((code.co_name, code.co_firstlineno), []).append(code)
         return [(old[k], new[k]) for k in keys if k in old and k in new]
 
 
@@ -245,20 +248,20 @@ def _is_same(a: CodeType, b: CodeType) -> bool:
     return True
 
 
-def prepared(edits: Sequence[Edit]) -> tuple[list[Applied], list[Source]]:
+def prepared(edits: Sequence[Edit]) -> tuple[list[Applied], list[EditedSource]]:
     """What each edit is in the source. Raises ``CannotChange``."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, EditedSource] = {}
     applied: dict[int, Applied] = {}
     # expressions first: a function that is wrapped keeps what is in it
     for number in sorted(range(len(edits)), key=lambda n: edits[n].is_function):
         edit = edits[number]
-        source = sources.setdefault(edit.place.file, Source(edit.place.file))
+        source = sources.setdefault(edit.place.file, EditedSource(edit.place.file))
         applied[number] = source.apply(edit, number)
     return [applied[n] for n in range(len(edits))], list(sources.values())
 
 
 @contextlib.contextmanager
-def exchanged(edits: Sequence[Edit], sources: Sequence[Source]) -> Iterator[None]:
+def exchanged(edits: Sequence[Edit], sources: Sequence[EditedSource]) -> Iterator[None]:
     """The person's functions with the edits in them. Raises ``CannotChange``."""
     if not edits:
         yield
@@ -277,7 +280,7 @@ def exchanged(edits: Sequence[Edit], sources: Sequence[Source]) -> Iterator[None
 
 
 def _put_in(
-    source: Source,
+    source: EditedSource,
     table: Sequence[Callable[..., Any]],
     undo: list[tuple[FunctionType, CodeType]],
 ) -> None:
@@ -288,9 +291,9 @@ def _put_in(
             continue
         code = found.__code__
         for old, new in changed:
-            if (old.co_name, old.co_firstlineno) != (code.co_name, code.co_firstlineno):
+            if (new.co_name, new.co_firstlineno) != (code.co_name, code.co_firstlineno):
                 continue
-            if not _is_same(old, code):
+            if not any(_is_same(known, code) for known in old):
                 stale = True
                 continue
             is_alive = True

@@ -25,12 +25,12 @@ from ...hlo.changes import (
     CannotChange,
     Changes,
     ProgramChange,
-    UnknownName,
     described,
     names_of,
     policies_of,
     remat_code,
     spec_text,
+    unknown_name,
 )
 from ...hlo.texts.places import is_library, is_same_file, own_line, parse_place, short_place
 from .. import placing
@@ -38,7 +38,7 @@ from ..compat import jax_api as _compat
 from ..compat import tracing
 from . import compiler_options
 from .arguments import as_spec, changed_call, mesh_of
-from .call import Call
+from .call import GivenCall
 from .source_edits import Applied, Edit, exchanged, prepared
 
 
@@ -60,8 +60,11 @@ class _Function:
         return f"{self.name.rpartition('.')[2]} at {self.file}:{self.begins}"
 
 
-def what_if(base: Capture, asked: Changes) -> Capture:
+def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
     """The capture's program with the changes, and those that it has already, compiled.
+
+    ``explains``: it can say where collectives come from, as the capture can that it is made from;
+    else compiling takes no longer than without hloscope.
 
     Raises ``CannotChange`` where a change cannot be carried out, and what ``capture`` raises.
     """
@@ -73,7 +76,7 @@ def what_if(base: Capture, asked: Changes) -> Capture:
     program: Any = first.for_hosts.program
     said = described(changes, program.name)
     code = "\n".join(c.code for c in said)
-    call: Call | None = program.options.call
+    call: GivenCall | None = program.options.call
     if call is None:
         raise CannotChange(
             f"{program.name} was captured without its function: capture the function", code
@@ -84,9 +87,11 @@ def what_if(base: Capture, asked: Changes) -> Capture:
         replaced, edits, words = _edits(first, call, changes, places)
         applied, sources = prepared(edits)
         made = _made(said, replaced, edits, words, applied)
+        if not explains:
+            call = call.with_options(provenance=False, exact=False)
         found = _captured(first, call, changes, (made, replaced, edits, sources))
     except CannotChange as error:
-        raise error if error.code else type(error)(error.why, code) from None
+        raise error.with_code(code) from None
     found.changes, found.base = made, base
     found.for_hosts.asked, found.for_hosts.places = changes, places
     return found
@@ -130,7 +135,7 @@ def _made(
 _OF_SOURCE = ("constrain", "remat", "cast")
 
 
-def _captured(first: Capture, call: Call, changes: Changes, how: Any) -> Capture:
+def _captured(first: Capture, call: GivenCall, changes: Changes, how: Any) -> Capture:
     from ..entry import capture
 
     made, replaced, edits, sources = how
@@ -166,10 +171,10 @@ def _place(base: Capture, where: str | int) -> StackFrame:
             for frame in stack:
                 if frame.line == line and is_same_file(frame.file, file):
                     return StackFrame(frame.file, line, frame.function)
-        raise UnknownName(f"no operation of this program is at {where}")
+        raise unknown_name(f"no operation of this program is at {where}")
     number = where if isinstance(where, int) else _operation(base, where)
     if not 0 <= number < len(origins.operations):
-        raise UnknownName(f"there is no operation {number}; there are {len(origins.operations)}")
+        raise unknown_name(f"there is no operation {number}; there are {len(origins.operations)}")
     operation = origins.operations[number]
     own = own_line(stacks.get(number, ()))
     if own is None or own.column is None or is_library(own.file):
@@ -186,7 +191,7 @@ def _operation(base: Capture, name: str) -> int:
     """The operation whose value an instruction is."""
     instruction = base.module.find(name.removeprefix("%"))
     if instruction is None or base.module.origins is None:
-        raise UnknownName(f"this program has no instruction {name}, and a line is model.py:37")
+        raise unknown_name(f"this program has no instruction {name}, and a line is model.py:37")
     found = base.module.origins.of[instruction.index]
     if not found:
         raise CannotChange(f"%{instruction.name} comes from no operation of yours")
@@ -202,7 +207,7 @@ def _stacks(base: Capture) -> dict[int, tuple[StackFrame, ...]]:
 
 
 @contextlib.contextmanager
-def _settings(call: Call, changes: Changes) -> Iterator[None]:
+def _settings(call: GivenCall, changes: Changes) -> Iterator[None]:
     """jax's settings at the time of the capture, and those that change."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.enable_x64(changes.get("x64", call.x64)))
@@ -222,7 +227,7 @@ class _Replaced:
 
 
 def _edits(
-    base: Capture, call: Call, changes: Changes, places: Mapping[Any, StackFrame]
+    base: Capture, call: GivenCall, changes: Changes, places: Mapping[Any, StackFrame]
 ) -> tuple[_Replaced, list[Edit], list[ProgramChange]]:
     program: Any = base.for_hosts.program
     edits: list[Edit] = []
@@ -233,6 +238,12 @@ def _edits(
     if "remat" in changes:
         under = _compat.checkpointed(program.traced.jaxpr)
         for name, policy in policies_of(changes["remat"]).items():
+            if name == "*":
+                if not under:
+                    raise CannotChange("this program has no checkpoint whose policy could change")
+                kept |= dict.fromkeys(under, _policy(policy))
+                said += described({"remat": {name: policy}})
+                continue
             function = _find(functions, name)
             wanted = _policy(policy)
             change = next(c for c in described({"remat": {name: policy}}))
@@ -298,18 +309,18 @@ def _find(functions: Sequence[_Function], name: str) -> _Function:
 
     def is_it(function: _Function) -> bool:
         whole = function.name.replace("<locals>.", "")
-        return whole == name or whole.endswith("." + name)
+        return whole == name.replace("<locals>.", "") or whole.endswith("." + name)
 
     found = [f for f in functions if is_it(f)]
     if len(found) == 1:
         return found[0]
     if found:
         places = ", ".join(f"{f.name} at {short_place(f.file, f.begins)}" for f in found[:6])
-        raise UnknownName(f"several functions are called {name}: {places}")
+        raise unknown_name(f"several functions are called {name}: {places}")
     names = list(dict.fromkeys(f.name.replace("<locals>.", "") for f in functions))
     known = list(dict.fromkeys([*(n.rpartition(".")[2] for n in names), *names]))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or names[:8]
-    raise UnknownName(f"this program calls no function {name}; it calls {', '.join(near)}")
+    raise unknown_name(f"this program calls no function {name}; it calls {', '.join(near)}")
 
 
 def _policy(policy: Any) -> Any:
@@ -332,7 +343,7 @@ def _policy(policy: Any) -> Any:
     names = [n for n in dir(known) if not n.startswith("_") and n.endswith("able")]
     if policy not in names:
         near = difflib.get_close_matches(str(policy), names, n=3, cutoff=0.3) or names
-        raise UnknownName(f"there is no policy {policy!r}; there are {', '.join(near)}")
+        raise unknown_name(f"there is no policy {policy!r}; there are {', '.join(near)}")
     return getattr(known, policy)
 
 

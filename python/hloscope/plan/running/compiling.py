@@ -64,6 +64,7 @@ def _line(error: BaseException) -> str:
     text = str(error).strip()
     first = next((x.strip() for x in text.splitlines() if x.strip()), "")
     known = type(error).__name__ in ("CaptureError", "ValueError", "HardwareError")
+    known = known or type(error).__name__ == "CannotChange"
     kind = "out of memory: " if "RESOURCE_EXHAUSTED" in text else ""
     return kind + (first if known and first else f"{type(error).__name__}: {first}")[:400]
 
@@ -72,6 +73,8 @@ def _run(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
     from ...capturing.planning import sharded
     from . import candidate_figures as figures
 
+    if "changes" in job:
+        return _changed(job, functions)
     key = job["function"]
     if key not in functions:
         functions.clear()
@@ -90,6 +93,26 @@ def _run(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
         return {"seconds": sharded.measure(cap, job["runs"])}
     found = figures.figures(cap, options.hardware, custom)
     return {"figures": figures.to_plain(found), "name": cap.module.name}
+
+
+def _changed(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a captured program with changes."""
+    from ...capturing.changing import again, what_if
+    from . import candidate_figures as figures
+
+    base = job.get("live")
+    if base is None:
+        key = job["function"]
+        if key not in functions:
+            functions.clear()
+            functions[key] = again.captured(job["program"])
+        base = functions[key]
+    found = what_if.what_if(base, job["changes"], explains=False)
+    return {
+        "figures": figures.to_plain(figures.figures(found)),
+        "changes": [[c.kind, c.words, c.code, c.line] for c in found.changes],
+        "name": found.module.name,
+    }
 
 
 def unpickled(data: bytes) -> Any:

@@ -74,6 +74,17 @@ class SearchOptions(CandidateOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProofOptions(CandidateOptions):
+    """Options of ``cap.findings.prove`` and ``hs.compare``.
+
+    One after another in this process, unless ``isolate`` or an ``executor`` is given: a process
+    takes seconds to start, and traces the program anew.
+    """
+
+    isolate: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageOptions(CandidateOptions):
     """Options of ``hs.plan_stages``, and how its candidates are compiled.
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
-import os
-import sys
-from pathlib import Path
-from typing import Any
 
+from .functions import add_function, axes_of, function_of
 from .shared import CommandError, add_output, reason, write
 
 NAME = "search"
@@ -18,15 +13,7 @@ HELP = "compile ways to shard a function's arguments and rank them; nothing runs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "function", metavar="MODULE:FUNCTION", help="train:step, or path/to/train.py:step"
-    )
-    parser.add_argument(
-        "--args",
-        metavar="NAME",
-        help="in the same module, a tuple of arguments (shapes will do) or a function that gives "
-        "one; FUNCTION_args by default",
-    )
+    add_function(parser)
     parser.add_argument(
         "--mesh",
         metavar="AXES",
@@ -68,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    fn, args = _function(arguments.function, arguments.args)
+    fn, args = function_of(arguments.function, arguments.args)
     from ...capturing import CaptureError
     from ...plan.running.options import SearchOptions
     from ...plan.search.search import search_shardings
@@ -77,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
         found = search_shardings(
             fn,
             *args,
-            mesh=[_axes(m) for m in arguments.mesh],
+            mesh=[axes_of(m) for m in arguments.mesh],
             topology=arguments.topology,
             hardware=arguments.hardware,
             cost=arguments.cost,
@@ -102,63 +89,3 @@ def run(arguments: argparse.Namespace) -> None:
     except (CaptureError, ValueError, OSError) as error:
         raise CommandError(reason(error)) from error
     write(text, arguments.output)
-
-
-def _axes(text: str) -> dict[str, int]:
-    axes = {}
-    for part in text.split(","):
-        axis, _, size = part.partition("=")
-        if not axis.strip().isidentifier() or not size.strip().isdigit():
-            raise CommandError(f"--mesh is axis=size pairs such as data=2,model=4, not {text!r}")
-        axes[axis.strip()] = int(size)
-    return axes
-
-
-def _function(text: str, args_name: str | None) -> tuple[Any, tuple[Any, ...]]:
-    """The function and its arguments. Raises ``CommandError``."""
-    place, colon, name = text.rpartition(":")
-    if not colon or not place or not name:
-        raise CommandError(f"give MODULE:FUNCTION, such as train:step, not {text!r}")
-    from ...hardware.platforms import choose_cpu_before_jax
-
-    choose_cpu_before_jax()
-    module = _module(place)
-    names = [n for n in vars(module) if not n.startswith("_")]
-    if not hasattr(module, name):
-        raise CommandError(f"{place} has no {name}{_near(name, names)}")
-    wanted = args_name or f"{name}_args"
-    if not hasattr(module, wanted):
-        raise CommandError(
-            f"{place} has no {wanted}: a tuple of {name}'s arguments, or a function that gives "
-            f"one; name another with --args{_near(wanted, names)}"
-        )
-    args = getattr(module, wanted)
-    args = args() if callable(args) else args
-    if not isinstance(args, tuple):
-        raise CommandError(f"{wanted} is a {type(args).__name__}, not a tuple of arguments")
-    return getattr(module, name), args
-
-
-def _near(name: str, names: list[str]) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, names, 1)
-    return f"; did you mean {found[0]}?" if found else ""
-
-
-def _module(place: str) -> Any:
-    try:
-        if place.endswith(".py") or os.sep in place:
-            path = Path(place)
-            if not path.is_file():
-                raise CommandError(f"{place}: no such file")
-            sys.path.insert(0, str(path.resolve().parent))
-            return importlib.import_module(path.stem)
-        if "" not in sys.path:
-            sys.path.insert(0, "")
-        return importlib.import_module(place)
-    except CommandError:
-        raise
-    except Exception as error:  # whatever the user's module raises
-        first = (str(error).splitlines() or [""])[0]
-        raise CommandError(f"{place} cannot be imported: {type(error).__name__}: {first}") from None

@@ -11,6 +11,7 @@ from .. import blocks
 from ..static import widget_module
 from ..text import is_large
 from .pass_job import PassJobs
+from .proof_job import ProofJobs
 
 if TYPE_CHECKING:
     from ...api.capture import Capture
@@ -40,6 +41,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     _place = traitlets.Unicode().tag(sync=True)
     _bookmarks: Any = traitlets.List().tag(sync=True)
     _passes = traitlets.Unicode().tag(sync=True)
+    _proves = traitlets.Bool().tag(sync=True)
     selection = traitlets.Dict().tag(sync=True)
 
     def __init__(self, capture: Capture, **options: Any) -> None:
@@ -52,9 +54,11 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             _place=capture.for_hosts.place,
             _bookmarks=list(capture.bookmarks),
             _passes=_of_passes(capture),
+            _proves=capture.for_hosts.program is not None and capture.stage == "optimized",
             selection={"kind": "none", "index": -1, "name": ""},
         )
         self._jobs = PassJobs(capture, self.send)
+        self._proofs = ProofJobs(capture, self.send, self._keep_proofs)
         self.on_msg(self._answer)
         self.observe(self._keep, ["_place", "_bookmarks"])
 
@@ -65,17 +69,26 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         else:
             self._capture.for_hosts.place = change["new"]
 
+    def _keep_proofs(self) -> None:
+        """Puts them into what is saved with the notebook, if its analyses are there at all."""
+        self._analyses = _at_once(self._capture)
+
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Replies to {kind: "text", id} and the like; errors go back as text, never silently.
 
         {kind: "chip", id, chip} asks for the figures on another chip.
-        {kind: "passes" | "cancel", id} starts and ends a job; see pass_job.py.
+        {kind: "passes" | "prove" | "cancel", id} starts and ends a job; see pass_job.py and
+        proof_job.py.
         """
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind == "passes":
             self._jobs.start(content.get("id"))
+        elif kind == "prove":
+            rule, title = str(content.get("rule")), str(content.get("title"))
+            self._proofs.start(content.get("id"), rule, title)
         elif kind == "cancel":
             self._jobs.cancel(content.get("id"))
+            self._proofs.cancel(content.get("id"))
         if kind not in ("text", "analyses", "stages", "chip"):
             return
         reply: dict[str, Any] = {"kind": kind, "id": content.get("id")}

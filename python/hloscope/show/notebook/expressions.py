@@ -98,6 +98,29 @@ def capture(source: WhatToShow, options: dict[str, Any]) -> Capture | StageLog:
     return found
 
 
+def what_if(found: Capture, text: str, shell: Any) -> Capture:
+    """The capture with the changes of ``--what-if``, written as keywords of ``cap.what_if``."""
+    __tracebackhide__ = True
+    from ...hlo.changes import CannotChange
+
+    try:
+        node = ast.parse(f"dict({text})", FILE_NAME, mode="eval").body
+    except SyntaxError as error:
+        raise UsageError(f"%hlo --what-if: {error.msg}: {text}") from None
+    try:
+        return found.what_if(**_evaluate(node, FILE_NAME, shell))
+    except CannotChange as error:
+        raise UsageError(f"%hlo --what-if: {error}") from None
+
+
+def prove(found: Capture) -> None:
+    """Tries what the findings advise; the proofs stay in the capture."""
+    try:
+        found.findings.prove()
+    except ValueError as error:
+        raise UsageError(f"%hlo --prove: {error}") from None
+
+
 def watch(line: str, cell: str | None, shell: Any) -> Any:
     """Runs a line or a cell in the user's namespace and returns what jax compiled meanwhile.
 

@@ -69,9 +69,11 @@ OPTIONS = (
     "--search",
     "--passes",
     "--watch",
+    "--what-if",
+    "--prove",
 )
 # Options without a value.
-FLAGS = ("--search", "--passes", "--watch")
+FLAGS = ("--search", "--passes", "--watch", "--prove")
 
 
 def load(ipython: Any) -> None:
@@ -103,6 +105,8 @@ class HloMagics(Magics):  # type: ignore[misc]
     @argument("--search", action="store_true", help="rank ways to shard the call's arguments")
     @argument("--passes", action="store_true", help="keep every compiler pass, and show them")
     @argument("--watch", action="store_true", help="run it, and show what jax compiles meanwhile")
+    @argument("--what-if", metavar="CHANGES", help="changes to make: \"donate='params'\"")
+    @argument("--prove", action="store_true", help="try what findings advise, and show the gains")
     @no_var_expand
     @line_cell_magic
     def hlo(self, line: str, cell: str | None = None) -> Any:
@@ -116,6 +120,8 @@ class HloMagics(Magics):  # type: ignore[misc]
         %hlo --search --mesh data=2,model=4 step(params, batch)    which sharding is cheapest
 
         %hlo --passes step(params, batch)    what each compiler pass did
+        %hlo --what-if "donate='params', remat='block'" step(params, batch)    changed
+        %hlo --prove step(params, batch)     what findings advise, tried
         %hlo --watch train(params, batches)  runs the call: what jax compiles meanwhile, and why
 
         %%hlo --watch               the same of a whole cell
@@ -165,6 +171,10 @@ class HloMagics(Magics):  # type: ignore[misc]
         capture = expressions.capture(source, {k: v for k, v in options.items() if v is not None})
         if not isinstance(capture, Capture):
             return capture  # the log of a planner, which shows itself
+        if args.what_if is not None:
+            capture = expressions.what_if(capture, args.what_if, self.shell)
+        if args.prove:
+            expressions.prove(capture)
         capture.display |= {name: value for name, value in display.items() if value is not None}
         return capture
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...analysis.findings.finding import Finding
+from ...analysis.findings.finding import Finding, Findings
 from ...analysis.findings.rules import findings
+from ...hlo.changes import described
 from ..builder import Builder
 from ..context import Context
 
 if TYPE_CHECKING:
     from ..header import Finding as Row
+    from ..header import Findings as Extras
 
 EVIDENCE = 500  # at most this many instructions of a finding are in the page
 
@@ -24,7 +26,13 @@ def add(builder: Builder, context: Context) -> None:
     measured = context.given.measured
     if measured is not None and measured.total_seconds:
         found = found.with_step(measured.total_seconds)
-    context.extras["findings"] = {
+    found = found.with_proofs(context.given.proofs)
+    context.extras["findings"] = as_in_the_view(found)
+
+
+def as_in_the_view(found: Findings) -> Extras:
+    """Findings as the View's JSON has them."""
+    return {
         "headline": found.headline.parts(),
         "rules": found.ran,
         "leftOut": list(found.left_out),
@@ -34,7 +42,7 @@ def add(builder: Builder, context: Context) -> None:
 
 
 def _row(f: Finding) -> Row:
-    return {
+    row: Row = {
         "rule": f.rule,
         "title": f.title,
         "evidence": f.evidence,
@@ -48,3 +56,16 @@ def _row(f: Finding) -> Row:
         "count": len(f.instructions),
         "instructions": [i.index for i in f.instructions[:EVIDENCE]],
     }
+    if f.changes:
+        row["ways"] = ["; ".join(c.words for c in described(way)) for way in f.changes]
+    if f.proofs:
+        row["proofs"] = [
+            {
+                "words": str(p),
+                "isProved": p.is_proved,
+                "code": [c.code for c in p.changes],
+                "lines": [c.line for c in p.changes],
+            }
+            for p in f.proofs
+        ]
+    return row

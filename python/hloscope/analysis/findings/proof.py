@@ -1,0 +1,102 @@
+"""``Proof``: what a finding's advice gave when it was carried out and compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...hlo.changes import MAY_ALTER, Changes, ProgramChange
+from ..text.results import Row
+from ..text.units import duration, size
+
+# Less than this part of a figure is none: layouts and schedules move it as much by chance.
+LEAST_GAIN = 0.02
+
+Pair = tuple[float | None, float | None]  # before and after; None is unknown
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Proof(Row):
+    """A way to follow an advice, tried: figures per device, before and after.
+
+    ``asked`` is for ``cap.what_if(**proof.asked)``, ``changes`` the code for the source.
+    ``gains`` is the figure that the finding is about: "peak", "wire" or "step"; ``error`` says why
+    there are no figures. Seconds of the step are modelled.
+    """
+
+    asked: Changes
+    changes: tuple[ProgramChange, ...]
+    gains: str
+    step: Pair = (None, None)
+    peak: Pair = (None, None)
+    wire: Pair = (None, None)
+    error: str = ""
+    compile_seconds: float | None = None
+
+    @property
+    def gain(self) -> float:
+        """The part of the figure that is gained; 0 where nothing is known to be."""
+        before, after = {"peak": self.peak, "wire": self.wire, "step": self.step}[self.gains]
+        if before is None or after is None or before <= 0:
+            return 0.0
+        return (before - after) / before
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether it gains anything."""
+        return not self.error and self.gain >= LEAST_GAIN
+
+    @property
+    def label(self) -> str:
+        """The changes in words."""
+        return "; ".join(map(str, self.changes)) or ", ".join(self.asked)
+
+    @property
+    def may_alter(self) -> bool:
+        """Whether a change may alter values."""
+        return any(kind in MAY_ALTER for kind in self.asked)
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"tried: {self.label}: {self.error}"
+        figures = ", ".join(self._figures())
+        alter = "; may alter values" if self.may_alter else ""
+        if self.is_proved:
+            return f"proved: {self.label}: {figures}{alter}"
+        return f"tried: {self.label}: no gain" + (f" ({figures})" if figures else "")
+
+    def _figures(self) -> list[str]:
+        """The figure it is about, and others that moved."""
+        pairs = {
+            "peak": ("peak", self.peak, size, ""),
+            "wire": ("on the wire", self.wire, size, ""),
+            "step": ("step", self.step, duration, " (modelled)"),
+        }
+        out = []
+        for name in (self.gains, *(n for n in pairs if n != self.gains)):
+            words, (before, after), unit, note = pairs[name]
+            if before is None or after is None:
+                continue
+            if name == self.gains or abs(after - before) > LEAST_GAIN * before:
+                out.append(f"{words} {unit(before)} → {unit(after)}{note}")
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "words": self.label,
+            "kinds": list(self.asked),
+            "code": [c.code for c in self.changes],
+            "gains": self.gains,
+            "gain": self.gain,
+            "is_proved": self.is_proved,
+            "step_seconds": list(self.step),
+            "peak_bytes": list(self.peak),
+            "wire_bytes": list(self.wire),
+            "error": self.error or None,
+            "compile_seconds": self.compile_seconds,
+        }
+
+
+def measure_of(bytes_of: str) -> str:
+    """The figure that a finding is about, by what its bytes are of."""
+    return {"peak memory": "peak", "wire": "wire"}.get(bytes_of, "step")

@@ -1,0 +1,1 @@
+"""Advice carried out and compiled."""

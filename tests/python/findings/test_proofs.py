@@ -1,0 +1,159 @@
+"""Advice that is tried: what is proved, what gains nothing, and where proofs are kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import hloscope as hs
+import jax
+import pytest
+from hloscope.__main__ import main
+from hloscope.show.blocks import analyses
+from hloscope.show.notebook.proof_job import ProofJobs
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+
+def step(params, mean, x):
+    grads = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(params)
+    mean = 0.9 * mean + grads
+    return params - 0.1 * mean / (1e-6 + jnp.abs(mean)), mean
+
+def small(params, x):
+    grads = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(params)
+    return params - 0.1 * grads
+
+step_args = tuple(
+    jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((1024, 1024), (1024, 1024), (64, 1024))
+)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Any:
+    path = tmp_path / "training.py"
+    path.write_text(PROGRAM)
+    spec = importlib.util.spec_from_file_location("training", path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def captured(module: Any) -> hs.Capture:
+    return hs.capture(jax.jit(module.step), *module.step_args, hardware="tpu-v5e")
+
+
+def test_proofs_stay_in_the_capture_its_views_and_pages(module: Any) -> None:
+    cap = captured(module)
+    before = cap.findings
+    (finding,) = before.of("not-donated")
+    assert finding.proofs == ()
+    plain = analyses(cap)
+    proved = before.prove()
+    (proof,) = proved.of("not-donated")[0].proofs
+    assert str(proof).startswith("proved: params, mean donated: peak ")
+    assert proof.changes[0].code == 'jax.jit(step, donate_argnames=("params", "mean"))'
+    assert str(proof) in str(proved)
+    assert analyses(cap) != plain
+    for kept in (
+        cap.findings,
+        pickle.loads(pickle.dumps(cap)).findings,
+        pickle.loads(pickle.dumps(proved)),
+    ):
+        assert str(kept.of("not-donated")[0].proofs[0]) == str(proof)
+    changed = cap.what_if(**proof.asked)
+    assert changed.memory.peak_bytes == proof.peak[1]
+    cap.hardware = "h100"
+    assert cap.findings.of("not-donated")[0].proofs == (), "they were of the other chip"
+    with pytest.raises(ValueError, match="cannot be changed: capture the function"):
+        hs.read(cap.text).findings.prove()
+
+
+def test_advice_that_gains_nothing_comes_last_and_says_so(module: Any) -> None:
+    """The gradients, which are gone when new parameters are written, leave them their memory."""
+    given = module.step_args[0], module.step_args[2]
+    cap = hs.capture(jax.jit(module.small), *given, hardware="tpu-v5e")
+    assert cap.findings[0].rule == "not-donated"
+    found = cap.findings.prove()
+    last = found[-1]
+    assert last.rule == "not-donated"
+    assert last.is_refuted
+    assert "tried: params donated: no gain" in str(last)
+    assert hs.check(cap, require="proved")
+
+
+def test_a_store_resumes_and_a_cancel_keeps_what_was_tried(module: Any, tmp_path: Path) -> None:
+    store = tmp_path / "proofs.db"
+    seen: list[str] = []
+    cap = captured(module)
+    stopped = cap.findings.prove(hs.ProofOptions(store=store, progress=lambda now: False))
+    assert not any(f.proofs for f in stopped)
+    cap.findings.prove(hs.ProofOptions(store=store))
+    again = captured(module).findings.prove(
+        hs.ProofOptions(store=store, progress=lambda now: seen.append(str(now)))
+    )
+    assert again.of("not-donated")[0].proofs[0].is_proved
+    assert seen
+    assert all("from the store" in s for s in seen)
+
+
+def test_other_processes_find_the_same(module: Any) -> None:
+    """With arguments on a mesh, whose devices another process has of its own."""
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+    cut = NamedSharding(mesh, P(None, "model"))
+    given = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=cut) for a in module.step_args]
+    cap = hs.capture(jax.jit(module.step, in_shardings=cut), *given, hardware="tpu-v5e")
+    here = cap.findings.prove()
+    there = cap.findings.prove(hs.ProofOptions(isolate=True, workers=1))
+    said = [str(p) for f in here for p in f.proofs]
+    assert said
+    assert [str(p) for f in there for p in f.proofs] == said
+
+
+def test_a_check_requires_that_nothing_proved_is_left(module: Any) -> None:
+    report = hs.check(captured(module), require="proved")
+    assert not report
+    assert "proved: params, mean donated" in str(report)
+    fixed = hs.capture(jax.jit(module.step, donate_argnums=(0, 1)), *module.step_args)
+    assert hs.check(fixed, require="proved")
+    with pytest.raises(ValueError, match='require is "proved"'):
+        hs.check(fixed, require="proof")
+    dump = hs.read(captured(module).text)
+    assert hs.check(dump, require="proved").status in (0, 2), "never a breach: nothing was tried"
+
+
+def test_the_command_prints_what_each_advice_gained(
+    module: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = f"{module.__file__}:step"
+    assert main(["prove", place, "--hardware", "tpu-v5e"]) in (0, None)
+    assert "proved: params, mean donated: peak" in capsys.readouterr().out
+    assert main(["prove", place, "--hardware", "tpu-v5e", "--json"]) in (0, None)
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert any(p["is_proved"] for row in rows for p in row["proofs"])
+
+
+def test_a_widget_tries_one_finding_and_can_be_stopped(module: Any) -> None:
+    cap = captured(module)
+    sent: list[dict[str, Any]] = []
+    kept = threading.Event()
+    jobs = ProofJobs(cap, sent.append, kept.set)
+    (finding,) = cap.findings.of("not-donated")
+    jobs.start(1, finding.rule, finding.title).join(60)
+    assert kept.is_set()
+    assert [m["kind"] for m in sent[:-1]] == ["progress"] * (len(sent) - 1)
+    assert sent[-1]["kind"] == "proved"
+    rows = sent[-1]["findings"]["rows"]
+    (row,) = [r for r in rows if r["rule"] == "not-donated"]
+    assert row["ways"] == ["params, mean donated"]
+    assert row["proofs"][0]["words"].startswith("proved: params, mean donated")
+    assert row["proofs"][0]["code"] == ['jax.jit(step, donate_argnames=("params", "mean"))']
