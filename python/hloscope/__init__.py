@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .capturing import CaptureError, capture, watch
     from .hardware import HardwareError
     from .hlo.changes import CannotChange
+    from .plan.comparing.compare import compare
+    from .plan.comparing.largest import largest
     from .plan.running.options import ProofOptions, SearchOptions, StageOptions
     from .plan.running.store import StoreError
     from .plan.search.search import search_shardings
@@ -58,7 +60,9 @@ __all__ = [
     "StoreError",
     "capture",
     "check",
+    "compare",
     "diff",
+    "largest",
     "list_modules",
     "plan_stages",
     "read",
@@ -94,6 +98,8 @@ _LAZY = {
     "read_stage_log": "plan.stages.read",
     "list_modules": "readers",
     "ReadError": "readers",
+    "compare": "plan.comparing.compare",
+    "largest": "plan.comparing.largest",
     "plan_stages": "plan.stages.stages",
     "search_shardings": "plan.search.search",
     "transformer": "plan.transformer.transformer",
@@ -113,6 +119,8 @@ _HOSTS = {
     "compared page": "show.pages.compared:page",
     "compared frame": "show.pages.compared:frame",
     "watched page": "show.pages.watch_view:page_of",
+    "remat options": "plan.comparing.compare:remat_options",
+    "option sweep": "plan.comparing.compare:option_sweep",
     "prove": "plan.proving.prove:prove",
     "same values": "capturing.changing.same_values:same_values",
     "what if": "capturing.changing.what_if:what_if",

@@ -9,7 +9,7 @@ answer is worked out once, may compile, and may be refused with one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -534,6 +534,26 @@ class Capture:
             raise CannotChange(f"{why}, without the function to change", code)
         found: Capture = host("what if")(self, changes)
         return found
+
+    def remat_options(self, functions: str | Sequence[str] = (), options: Any = None) -> Any:
+        """``Variants``: policies of ``jax.checkpoint``, peak against step, and the code of each.
+
+        ``functions``: names of the person's functions to put a checkpoint around; without, the
+        checkpoints that there are. ``options``: ``hs.ProofOptions``. Raises ``CannotChange``.
+
+        >>> print(cap.remat_options("block"))
+        """
+        return host("remat options")(self, functions, options)
+
+    def option_sweep(self, wanted: Any, options: Any = None) -> Any:
+        """``Variants``: compiler options one at a time, and what each changes.
+
+        ``wanted``: a list of dicts, each compiled by itself, or one dict of options, each alone.
+        ``options``: ``hs.ProofOptions``. An option that XLA does not know is a row that says so.
+
+        >>> print(cap.option_sweep({"xla_cpu_enable_fast_math": True}))
+        """
+        return host("option sweep")(self, wanted, options)
 
     def same_values(self) -> SameValues:
         """Whether this program computes what ``base`` does: both run once on random inputs.

@@ -5,6 +5,8 @@ They come from ``hs.search_shardings``, ``hs.plan_stages`` and ``hs.transformer`
 
 from __future__ import annotations
 
+from ..plan.comparing.largest import Largest, TriedSize
+from ..plan.comparing.variants import Variant, Variants
 from ..plan.running.candidate_figures import CandidateFigures
 from ..plan.running.progress import Progress
 from ..plan.search.result import Candidate, MeasuredSeconds, Search
@@ -36,6 +38,7 @@ __all__ = [
     "Explorer",
     "Identity",
     "Interval",
+    "Largest",
     "Layer",
     "LayerTime",
     "MeasuredSeconds",
@@ -52,4 +55,7 @@ __all__ = [
     "StagePlan",
     "Totals",
     "Transformer",
+    "TriedSize",
+    "Variant",
+    "Variants",
 ]

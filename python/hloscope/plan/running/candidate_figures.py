@@ -43,6 +43,8 @@ class CandidateFigures:
     useless: tuple[str, ...]  # collectives that move nothing but a constant
     notes: tuple[str, ...] = ()
     custom: float | None = None
+    bytes_accessed: float | None = None  # per device and step
+    instructions: int | None = None
 
     def cost(self, name: str) -> float:
         """The cost of that name; infinite if it is unknown, so that it never wins."""
@@ -95,6 +97,8 @@ def figures(
         collectives=tuple((k, a, n, b) for (k, a), (n, b) in sorted(kinds.items())),
         useless=tuple(c.name for c in found if c.moves is not None and c.moves.kind == "constant"),
         notes=tuple(notes),
+        bytes_accessed=cost.total_bytes,
+        instructions=len(cap.module.instructions),
     )
     return made if custom is None else replace(made, custom=float(custom(cap)))
 

@@ -55,11 +55,11 @@ def run(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         if os.environ.get("HLOSCOPE_TRACEBACK"):
             traceback.print_exc()
-        trouble = _line(error)
+        trouble = line_of_error(error)
     return {"error": trouble, "compile_seconds": time.perf_counter() - start}
 
 
-def _line(error: BaseException) -> str:
+def line_of_error(error: BaseException) -> str:
     """The first line of an error; XLA's own messages go on after it."""
     text = str(error).strip()
     first = next((x.strip() for x in text.splitlines() if x.strip()), "")

@@ -17,6 +17,7 @@ from ...show.pages.front_end import Answers
 from ...show.pages.page import mimebundle, page
 from ...show.pages.words import columns
 from ..running.candidate_figures import COSTS, CandidateFigures
+from ..running.front import front, scatter
 from .space import Spec, canonical, quoted, spec_code
 
 if TYPE_CHECKING:
@@ -137,17 +138,8 @@ class Search:
     @cached_property
     def pareto(self) -> tuple[Candidate, ...]:
         """Candidates that no other beats in both modelled time and peak memory, quickest first."""
-        known = [
-            c
-            for c in self.candidates
-            if c.figures is not None and c.figures.seconds is not None and not c.broken
-        ]
-        known.sort(key=lambda c: (_seconds(c), _peak(c), c.number))
-        out: list[Candidate] = []
-        for c in known:
-            if not out or _peak(c) < _peak(out[-1]):
-                out.append(c)
-        return tuple(out)
+        kept = sorted((c for c in self.candidates if not c.broken), key=lambda c: c.number)
+        return front(kept, lambda c: c.figures)
 
     def find(self, candidate: Candidate | int) -> Candidate:
         """A candidate by itself or by its ``number``. Raises ``ValueError``."""
@@ -217,7 +209,7 @@ class Search:
 
     def rows(self) -> list[dict[str, Any]]:
         """One plain row per candidate, best first; None is unknown."""
-        front = {c.number for c in self.pareto}
+        best = {c.number for c in self.pareto}
         out = []
         for rank, c in enumerate(self.candidates):
             f = c.figures
@@ -239,7 +231,7 @@ class Search:
                     "collectives": [list(x) for x in f.collectives] if f else None,
                     "useless_collectives": list(f.useless) if f else None,
                     "notes": list(f.notes) if f else [],
-                    "pareto": c.number in front,
+                    "pareto": c.number in best,
                     "broken": list(c.broken),
                     "error": c.error,
                     "compile_seconds": c.compile_seconds,
@@ -293,16 +285,6 @@ class Search:
         return mimebundle(self.title, search_data(self, {}), repr(self), answer(self))
 
 
-def _seconds(c: Candidate) -> float:
-    assert c.figures is not None
-    return math.inf if c.figures.seconds is None else c.figures.seconds
-
-
-def _peak(c: Candidate) -> float:
-    assert c.figures is not None
-    return c.figures.peak_bytes
-
-
 def text(s: Search) -> str:
     """A search as text, for ``print``."""
     looked = len(s.candidates)
@@ -322,17 +304,17 @@ def text(s: Search) -> str:
     heads = ["", "time", "peak memory", "wire bytes", "collectives", "mesh", "specs"]
     if measured:
         heads.insert(2, "measured median")
-    front = {c.number for c in s.pareto}
+    best = {c.number for c in s.pareto}
     rows = [heads]
     for rank, c in enumerate(s.candidates[:PRINTED]):
-        cells = [f"{rank}{' *' if c.number in front else ''}", *_figures(c)]
+        cells = [f"{rank}{' *' if c.number in best else ''}", *_figures(c)]
         if measured:
             cells.insert(2, duration(c.measured.median) if c.measured else "")
         rows.append([*cells, c.mesh_label, c.label])
     out += ["", *columns(rows, "nnnn"[: 4 + measured])]
     if looked > PRINTED:
         out.append(f"… {looked - PRINTED} more")
-    if front:
+    if best:
         out.append("* no other is both faster and smaller")
     return printed(out)
 
@@ -373,30 +355,20 @@ def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
     if s.cancelled:
         facts.append(["cancelled", "before the end"])
     sections: list[dict[str, Any]] = [{"type": "facts", "rows": facts}]
-    front = {c.number for c in s.pareto}
+    best = {c.number for c in s.pareto}
     points = [
         {
             "id": c.number,
             "x": c.figures.seconds,
             "y": c.figures.peak_bytes,
             "label": f"{rank}: {c.mesh_label}, {c.label}",
-            "front": c.number in front,
+            "front": c.number in best,
         }
         for rank, c in enumerate(s.candidates[:LISTED])
         if c.figures is not None and c.figures.seconds is not None
     ]
-    if points:
-        sections.append(
-            {
-                "type": "scatter",
-                "title": "Time against memory",
-                "note": "The line joins those that no other beats on both.",
-                "x": {"name": "modelled step time", "unit": "s"},
-                "y": {"name": "peak memory", "unit": "B"},
-                "points": points,
-            }
-        )
-    sections.append(_table(s, links, front))
+    sections += scatter(points)
+    sections.append(_table(s, links, best))
     if s.notes:
         sections.append({"type": "text", "title": "Notes", "text": "\n".join(s.notes)})
     if s.failed:
@@ -405,7 +377,7 @@ def search_data(s: Search, links: Mapping[int, str]) -> dict[str, Any]:
     return {"title": s.title, "sections": sections}
 
 
-def _table(s: Search, links: Mapping[int, str], front: set[int]) -> dict[str, Any]:
+def _table(s: Search, links: Mapping[int, str], best: set[int]) -> dict[str, Any]:
     shown = s.candidates[:LISTED]
     measured = any(c.measured for c in shown)
     columns: list[dict[str, str]] = [
@@ -445,7 +417,7 @@ def _table(s: Search, links: Mapping[int, str], front: set[int]) -> dict[str, An
         "columns": columns,
         "rows": rows,
         "ids": [None if c.error else c.number for c in shown],
-        "marked": [n for n, c in enumerate(shown) if c.number in front],
+        "marked": [n for n, c in enumerate(shown) if c.number in best],
         "code": [s.code(c) for c in shown],
     }
     if links:

@@ -12,6 +12,7 @@ from typing import Protocol
 from . import (
     check,
     chips,
+    compare,
     completion,
     diff,
     dot,
@@ -48,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     json,
     list,
     diff,
+    compare,
     check,
     passes,
     trace,

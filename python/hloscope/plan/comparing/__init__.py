@@ -1,0 +1,1 @@
+"""Any number of programs beside each other."""
