@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hloscope as hs
+import pytest
 from hloscope.hlo import Target
+from hloscope.show import blocks
 from test_cost_memory import ROOT, SOURCE
+from test_widget import widget
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -66,3 +70,81 @@ def test_nothing_to_report_is_said(renderer, open_page, tmp_path):
     page = opened(quiet, renderer, open_page, tmp_path / "step.html")
     assert page.locator(".finding").count() == 0
     assert "Nothing to report" in page.locator(".panel").inner_text()
+
+
+# An optimiser whose old state is kept beside the new.
+STEP = """
+import jax, jax.numpy as jnp
+
+
+def step(params, mean, x):
+    grads = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(params)
+    mean = 0.9 * mean + grads
+    return params - 0.1 * mean / (1e-6 + jnp.abs(mean)), mean
+"""
+PROVED = "proved: params, mean donated: peak"
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> hs.Capture:
+    import jax
+
+    path = tmp_path / "train.py"
+    path.write_text(STEP)
+    spec = importlib.util.spec_from_file_location("train", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    shapes = [jax.ShapeDtypeStruct(s, "float32") for s in ((1024, 1024), (1024, 1024), (64, 1024))]
+    return hs.capture(module.step, *shapes, hardware="tpu-v5e")
+
+
+def card_of(page: Page) -> Any:
+    return page.locator(".finding", has_text="not donated").first
+
+
+def test_try_it_says_how_far_it_is_and_what_was_gained(
+    renderer: Path, open_page: OpenPage, trained: hs.Capture, page_errors: list[str], shots: Path
+) -> None:
+    page = widget(
+        open_page("about:blank", width=1500, height=900), renderer, trained,
+        "{height: 850, panel: 'findings'}", "state._proves = true;",
+    )  # fmt: skip
+    button = card_of(page).get_by_role("button", name="Try it")
+    assert button.get_attribute("title") == "Compiles: params, mean donated"
+    button.click()
+    last = "() => sent[sent.length - 1]"
+    asked = page.evaluate(last)
+    (finding,) = trained.findings.of("not-donated")
+    assert asked["kind"] == "prove"
+    assert (asked["rule"], asked["title"]) == (finding.rule, finding.title)
+    say = "(m) => say('msg:custom', m)"
+    page.evaluate(say, {"kind": "progress", "id": asked["id"], "words": "Compiled 0 of 1"})
+    card_of(page).get_by_text("Compiled 0 of 1").wait_for()
+    card_of(page).get_by_role("button", name="Cancel").click()
+    assert page.evaluate(last) == {"kind": "cancel", "id": asked["id"]}
+    card_of(page).get_by_text("Not tried: cancelled").wait_for()
+    card_of(page).get_by_role("button", name="Try it").click()
+    trained.findings.prove()
+    found = blocks.findings(trained)
+    again = page.evaluate(last)["id"]
+    page.evaluate(say, {"kind": "proved", "id": again, "findings": found})
+    card_of(page).get_by_text(PROVED).wait_for()
+    card_of(page).locator(".proofs summary").click()
+    assert "donate_argnames=" in card_of(page).locator(".proofs pre").inner_text()
+    card_of(page).get_by_role("button", name="Try again").wait_for()
+    page.screenshot(path=shots / "findings-proved.png")
+    assert page.evaluate("() => listening()") > 0
+    assert page_errors == []
+
+
+def test_proofs_stay_in_a_page_without_a_kernel(
+    renderer: Path, open_page: OpenPage, trained: hs.Capture, tmp_path: Path, shots: Path
+) -> None:
+    trained.findings.prove()
+    page = open_page(trained.to_html(tmp_path / "step.html").as_uri(), width=1500, height=950)
+    card_of(page).get_by_text(PROVED).wait_for()
+    assert card_of(page).get_by_role("button", name="Try").count() == 0
+    page.emulate_media(color_scheme="dark")
+    page.screenshot(path=shots / "findings-proved-dark.png")

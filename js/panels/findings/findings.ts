@@ -68,7 +68,7 @@ function proofs(row: Finding): HTMLElement | null {
             "details",
             null,
             h("summary", null, proof.lines[k] ? `Code for ${shortLine(proof.lines[k])}` : "Code"),
-            h("pre", null, code),
+            h("pre", { class: "wrap" }, code),
             copyButton(() => code, "this code"),
           ),
         ),
@@ -90,7 +90,11 @@ function tryIt(
     const start = () => void run();
     const title = `Compiles: ${row.ways?.join("; or ")}`;
     at.replaceChildren(
-      h("button", { type: "button", onclick: start, title }, row.proofs ? "Try again" : "Try it"),
+      h(
+        "button",
+        { class: "mini", type: "button", onclick: start, title },
+        row.proofs ? "Try again" : "Try it",
+      ),
       failed ? note(failed) : "",
     );
   };
@@ -99,7 +103,10 @@ function tryIt(
     const said = h("span", null, "Compiling…");
     const cancel = () => stop.abort();
     ctx.signal.addEventListener("abort", cancel, { once: true });
-    at.replaceChildren(said, h("button", { type: "button", onclick: cancel }, "Cancel"));
+    at.replaceChildren(
+      said,
+      h("button", { class: "mini", type: "button", onclick: cancel }, "Cancel"),
+    );
     try {
       const show = (words: string) => said.replaceChildren(words);
       const key = { rule: row.rule, title: row.title };
