@@ -43,6 +43,7 @@ def test_what_a_finding_says() -> None:
         "share": 0.5, "seconds": 0.25, "bytes": 3 << 20, "bytes_of": "wire",
         "line": "/a/train.py:7", "line_inferred": True, "code": "y = f(x)", "scope": "net/embed",
         "instructions": [],
+        "proofs": [],
     }  # fmt: skip
     unknown = PLAIN.to_dict()
     assert {k for k, v in unknown.items() if v is None} == {
