@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--processes", action="store_true", help="also eight changes elsewhere")
     arguments = parser.parse_args()
-    mesh = target_mesh(arguments.topology, {"data": 4, "model": 2}, (), {})
+    mesh = target_mesh(arguments.topology, {"data": 4, "model": 2})
     given = [
         jax.ShapeDtypeStruct(s, jnp.float32, sharding=NamedSharding(mesh, P(*spec)))
         for s, spec in (((arguments.layers, 512, 2048), ()), ((1024, 512), ("data",)))

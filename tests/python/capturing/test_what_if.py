@@ -61,7 +61,7 @@ class Author:
     ) -> hs.Capture:
         key = text, tuple(axes.items()), topology, explicit, str(options)
         if key not in self.known:
-            mesh = target_mesh(topology, axes, (), {})
+            mesh = target_mesh(topology, axes)
             if explicit:
                 kinds = (AxisType.Explicit,) * len(axes)
                 mesh = Mesh(mesh.devices, mesh.axis_names, axis_types=kinds)
@@ -278,7 +278,7 @@ def test_changes_combine_and_name_their_lines(author: Author) -> None:
 
 
 def test_functions_and_what_jax_has_traced_stay_as_they_were(author: Author) -> None:
-    mesh = target_mesh(None, LOOP.mesh, (), {})
+    mesh = target_mesh(None, LOOP.mesh)
     module = author.load(LOOP.text, mesh)
     given = module.arguments(mesh)
     before = module.step.lower(*given).as_text(), module.block.__code__
@@ -322,7 +322,7 @@ def test_what_cannot_be_changed_says_why_and_gives_the_code(author: Author) -> N
 
 
 def test_a_file_that_was_changed_since_is_not_changed_in_place(author: Author) -> None:
-    mesh = target_mesh(None, LOOP.mesh, (), {})
+    mesh = target_mesh(None, LOOP.mesh)
     module = author.load(LOOP.text, mesh)
     cap = hs.capture(module.step, *module.arguments(mesh), provenance=False)
     path = Path(str(module.__file__))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -13,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...hlo.changes import CannotChange, Changes, names_of, unknown_name
-from .. import placing
+from .. import placing, topology
 from ..compat import jax_api as _compat
 from ..planning import sharded
 from .call import GivenCall
@@ -28,9 +29,12 @@ def changed_call(call: GivenCall, changes: Changes) -> GivenCall:
         call = _with_batch(call, int(changes["batch"]), changes.get("batch_axes"))
     if not changes.get("x64", True):
         call = _retyped(call)
+    before = mesh_of(call) if "mesh" in changes else None
     for name in ("mesh", "topology"):
         if name in changes:
             call = call.with_options(**{name: changes[name]})  # type: ignore[literal-required]
+    if before is not None and call.options.get("topology") is None:
+        call = call.with_options(mesh=_on_the_same_devices(before, changes["mesh"]))
     if "axis_types" in changes:
         call = _with_axis_types(call, changes["axis_types"])
     if "compiler_options" in changes:
@@ -43,19 +47,26 @@ def changed_call(call: GivenCall, changes: Changes) -> GivenCall:
     return call
 
 
+def _on_the_same_devices(before: Mesh, wanted: Any) -> Any:
+    """The wanted axes over the devices of a mesh, which may be those of a topology."""
+    if isinstance(wanted, str):
+        wanted = placing.axes_of(wanted)
+    if not isinstance(wanted, Mapping) or not all(isinstance(n, int) for n in wanted.values()):
+        return wanted
+    devices = list(before.devices.flat)
+    if math.prod(wanted.values()) > len(devices):
+        return wanted
+    return topology.make_mesh(devices, dict(wanted), "this program", exact=False)
+
+
 def mesh_of(call: GivenCall) -> Mesh | None:
     """The mesh that the call is compiled for; None if it names no mesh."""
     wanted, name = call.options.get("mesh"), call.options.get("topology")
+    known = placing.known_meshes(call.fn, call.args, call.kwargs)
     if wanted is not None or name is not None:
-        return placing.target_mesh(name, wanted, call.args, call.kwargs)
-    for leaf in jax.tree.leaves((call.args, dict(call.kwargs))):
-        sharding = getattr(leaf, "sharding", None)
-        if isinstance(sharding, NamedSharding):
-            return sharding.mesh  # type: ignore[return-value]
-    given = _compat.jit_options(call.fn) if call.is_jitted else None
-    for sharding in jax.tree.leaves((given or {}).get("in_shardings")):
-        if isinstance(sharding, NamedSharding):
-            return sharding.mesh  # type: ignore[return-value]
+        return placing.target_mesh(name, wanted, known)
+    if known:
+        return known[0]  # type: ignore[no-any-return]
     return call.mesh  # type: ignore[no-any-return]
 
 
