@@ -34,6 +34,8 @@ export const enum Flag {
   AsyncDone = 128,
   /** Asynchronous copies, and the done ops of asynchronous collectives; also plumbing. */
   Move = 256,
+  /** What a loop does around each turn, to its own arrays: also inline (taken) or plumbing (kept). */
+  Turn = 512,
 }
 
 /** What the user can choose. Every field has a default; only these go back to Python. */

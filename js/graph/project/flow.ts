@@ -130,11 +130,14 @@ function chooseHidden(model: ViewModel, plumbing: boolean, moves: boolean): Uint
   const hidden = new Uint8Array(n);
   const chip = Flag.Inline | Flag.Parameter;
   for (let i = 0; i < n; i++) {
-    if (instruction.flags[i] & chip) hidden[i] = Hidden.Chip;
+    const flags = instruction.flags[i];
+    const turn = (flags & Flag.Turn) !== 0;
+    if (plumbing && turn) continue;
+    if (flags & chip) hidden[i] = Hidden.Chip;
     else if (
-      !(instruction.flags[i] & Flag.Move ? moves : plumbing) &&
-      instruction.flags[i] & Flag.Plumbing &&
-      called.offsets[i + 1] === called.offsets[i] &&
+      !(flags & Flag.Move ? moves : plumbing) &&
+      flags & Flag.Plumbing &&
+      (turn || called.offsets[i + 1] === called.offsets[i]) &&
       operands.offsets[i + 1] > operands.offsets[i]
     ) {
       hidden[i] = Hidden.Contracted;

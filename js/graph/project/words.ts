@@ -89,6 +89,9 @@ export function chipLabel(tree: Tree, i: number, depth = 0): string {
       : label;
   }
   const opcode = model.opcode(i);
+  if (model.has(i, Flag.Turn) && operands.offsets[i + 1] > operands.offsets[i]) {
+    return chipLabel(tree, operands.values[operands.offsets[i]], depth + 1); // of this array
+  }
   const bare = label === opcode || (opcode === "fusion" && model.has(i, Flag.Inline));
   if (bare && operands.offsets[i + 1] - operands.offsets[i] === 1) {
     const o = operands.values[operands.offsets[i]];
@@ -128,7 +131,9 @@ export function title(tree: Tree, p: Projection, item: number): string {
   const names = [nodeLabel(tree, p.nodes[item])];
   for (const v of p.absorbed.get(item) ?? []) {
     const name = nodeLabel(tree, v);
-    if (name && name !== names[names.length - 1]) names.push(name);
+    const before = names[names.length - 1];
+    if (name === "body" || name === before || before.startsWith(`${name} ×`)) continue;
+    if (name) names.push(name);
   }
   return names.join(" / ");
 }

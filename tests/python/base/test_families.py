@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import hloscope as hs
 import pytest
 from hloscope.analysis.base.labels.families import (
     FAMILIES,
@@ -20,7 +21,9 @@ from hloscope.analysis.base.labels.flags import (
     OUTPUT,
     PARAMETER,
     PLUMBING,
+    QUIET,
     ROOT,
+    TURN,
     flags,
 )
 from hloscope.analysis.base.labels.labels import MAX_LABEL, labels, shorten
@@ -262,5 +265,135 @@ ENTRY main {
   sum = f32[8,16]{1,0} add(half, spread)
   ROOT r = (f32[8,16], bf16[8,16], f32[8,16], bf16[16], f32[8,16])
     tuple(sum, cast, doubled, vector, ones)
+}
+"""
+
+
+def test_what_a_loop_takes_counts_and_keeps_is_no_box():
+    """``lax.scan`` writes a slice of each array before a turn and each result after it."""
+    module = read_modules(SCAN)[0]
+    bits = dict(zip((i.name for i in module.instructions), flags(module).tolist(), strict=True))
+    quiet = {name for name, b in bits.items() if b & TURN}
+    assert quiet == {"slice", "fused_slice", "next", "kept", "kept_part"}
+    assert bits["slice"] & INLINE
+    assert bits["kept"] & PLUMBING  # what made it is the loop's result
+    # a product is the turn's own work wherever it is written; a slice of it is taken from no array
+    assert not bits["kept_product"] & TURN
+    assert not bits["of_product"] & TURN
+
+
+def test_a_loop_that_only_moves_is_shown():
+    module = read_modules(COPIED)[0]
+    bits = dict(zip((i.name for i in module.instructions), flags(module).tolist(), strict=True))
+    assert not bits["slice"] & QUIET
+    assert not bits["kept"] & QUIET
+
+
+def test_what_a_scan_does_around_its_turns_is_no_box_of_a_real_program():
+    """Of a scanned stack only the layer is seen, on a CPU and compiled from jax."""
+    import jax
+    import jax.numpy as jnp
+
+    def layer(x, w):
+        return jnp.tanh(x @ w), x
+
+    x, w = jnp.ones((32, 32)), jnp.ones((6, 32, 32))
+    module = hs.capture(lambda x, w: jax.lax.scan(layer, x, w), x, w).module
+    names = [i.opcode for i in module.instructions]
+    assert any("dynamic-update-slice" in n for n in names)
+    loops = [i for i in module.instructions if i.opcode == "while"]
+    bodies = [c for loop in loops for c in loop.called_computations if len(c.instructions) > 8]
+    drawn = [i for c in bodies for i in c.instructions if not flags(module)[i.index] & QUIET]
+    assert not [i.name for i in drawn if "dynamic" in i.name or "slice" in i.name]
+    assert any("tanh" in i.name or i.opcode == "fusion" for i in drawn)
+
+
+SCAN = """HloModule m
+
+slice_c { p = f32[6,16,16]{2,1,0} parameter(0)
+  i = s32[] parameter(1)
+  z = s32[] constant(0)
+  d = f32[1,16,16]{2,1,0} dynamic-slice(p, i, z, z), dynamic_slice_sizes={1,16,16}
+  ROOT b = f32[16,16]{1,0} bitcast(d) }
+keep_c { p = f32[6,16]{1,0} parameter(0)
+  v = f32[16]{0} parameter(1)
+  i = s32[] parameter(2)
+  z = s32[] constant(0)
+  t = f32[16]{0} tanh(v)
+  u = f32[1,16]{1,0} bitcast(t)
+  ROOT d = f32[6,16]{1,0} dynamic-update-slice(p, u, i, z) }
+keep_product_c { p = f32[6,16]{1,0} parameter(0)
+  q = f32[16]{0} parameter(1)
+  r = f32[16,16]{1,0} parameter(2)
+  i = s32[] parameter(3)
+  z = s32[] constant(0)
+  t = f32[16]{0} dot(q, r), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  u = f32[1,16]{1,0} bitcast(t)
+  ROOT d = f32[6,16]{1,0} dynamic-update-slice(p, u, i, z) }
+body {
+  c = (s32[], f32[16], f32[6,16,16], f32[6,16], f32[6,16], f32[6,16], f32[6,1,16]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  x = f32[16]{0} get-tuple-element(c), index=1
+  w = f32[6,16,16]{2,1,0} get-tuple-element(c), index=2
+  ys = f32[6,16]{1,0} get-tuple-element(c), index=3
+  zs = f32[6,16]{1,0} get-tuple-element(c), index=4
+  b = f32[6,16]{1,0} get-tuple-element(c), index=5
+  ps = f32[6,1,16]{2,1,0} get-tuple-element(c), index=6
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  slice = f32[1,16]{1,0} dynamic-slice(b, i, zero), dynamic_slice_sizes={1,16}
+  fused_slice = f32[16,16]{1,0} fusion(w, i), kind=kLoop, calls=slice_c
+  product = f32[16]{0} dot(x, fused_slice), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  bias = f32[16]{0} reshape(slice)
+  sum = f32[16]{0} add(product, bias)
+  of_product = f32[8]{0} slice(product), slice={[0:8]}
+  root_mean = f32[8]{0} sqrt(of_product)
+  padding = f32[] constant(0)
+  wide = f32[16]{0} pad(root_mean, padding), padding=0_8
+  out = f32[16]{0} multiply(sum, wide)
+  kept = f32[6,16]{1,0} fusion(ys, sum, i), kind=kLoop, calls=keep_c
+  kept_product = f32[6,16]{1,0} fusion(zs, out, fused_slice, i), kind=kOutput, calls=keep_product_c
+  part = f32[1,1,16]{2,1,0} reshape(slice)
+  kept_part = f32[6,1,16]{2,1,0} dynamic-update-slice(ps, part, i, zero, zero)
+  next = s32[] add(i, one)
+  ROOT r = (s32[], f32[16], f32[6,16,16], f32[6,16], f32[6,16], f32[6,16], f32[6,1,16])
+    tuple(next, out, w, kept, kept_product, b, kept_part)
+}
+cond {
+  c = (s32[], f32[16], f32[6,16,16], f32[6,16], f32[6,16], f32[6,16], f32[6,1,16]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  six = s32[] constant(6)
+  ROOT less = pred[] compare(i, six), direction=LT
+}
+ENTRY main {
+  given = (s32[], f32[16], f32[6,16,16], f32[6,16], f32[6,16], f32[6,16], f32[6,1,16]) parameter(0)
+  ROOT loop = (s32[], f32[16], f32[6,16,16], f32[6,16], f32[6,16], f32[6,16], f32[6,1,16])
+    while(given), condition=cond, body=body
+}
+"""
+
+COPIED = """HloModule m
+
+body {
+  c = (s32[], f32[6,16], f32[6,16]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  x = f32[6,16]{1,0} get-tuple-element(c), index=1
+  y = f32[6,16]{1,0} get-tuple-element(c), index=2
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  slice = f32[1,16]{1,0} dynamic-slice(x, i, zero), dynamic_slice_sizes={1,16}
+  kept = f32[6,16]{1,0} dynamic-update-slice(y, slice, i, zero)
+  next = s32[] add(i, one)
+  ROOT r = (s32[], f32[6,16], f32[6,16]) tuple(next, x, kept)
+}
+cond {
+  c = (s32[], f32[6,16], f32[6,16]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  six = s32[] constant(6)
+  ROOT less = pred[] compare(i, six), direction=LT
+}
+ENTRY main {
+  given = (s32[], f32[6,16], f32[6,16]) parameter(0)
+  ROOT loop = (s32[], f32[6,16], f32[6,16]) while(given), condition=cond, body=body
 }
 """

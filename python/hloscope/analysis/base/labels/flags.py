@@ -11,13 +11,15 @@ from ....hlo import opcodes
 from ....hlo.collective_kinds import is_collective
 from ..table import Table, per_module, table
 from .families import FAMILIES, ID, families
+from .turns import turns
 
 if TYPE_CHECKING:
     from ....hlo import Module
 
-ROOT, INLINE, PARAMETER, PLUMBING, LANDMARK, OUTPUT, ASYNC_START, ASYNC_DONE, MOVE = (
-    1 << n for n in range(9)
+ROOT, INLINE, PARAMETER, PLUMBING, LANDMARK, OUTPUT, ASYNC_START, ASYNC_DONE, MOVE, TURN = (
+    1 << n for n in range(10)
 )
+Mask = NDArray[np.bool_]
 # Not drawn as a box of its own by default.
 QUIET = INLINE | PARAMETER | PLUMBING
 
@@ -65,8 +67,13 @@ def flags(module: Module) -> NDArray[np.uint16]:
         move[i] = target == "ConcatBitcast"
         marker[i] = family[i] == ID["plumbing"]  # how something is sharded or laid out
     plumbing = is_(_PLUMBING) | move | marker | (is_(("copy",)) & (bytes_ < VISIBLE_COPY_BYTES))
+    parameter = is_(("parameter",))
+    taken, kept = _around_turns(module, inline | plumbing | parameter)
+    inline |= taken
+    plumbing |= kept
+    out[taken | kept] |= TURN
     out[inline] |= INLINE
-    out[is_(("parameter",))] |= PARAMETER
+    out[parameter] |= PARAMETER
     out[plumbing] |= PLUMBING
     out[move] |= MOVE
     out[t.by_opcode(lambda o: o.endswith("-start"), bool)] |= ASYNC_START
@@ -78,6 +85,15 @@ def flags(module: Module) -> NDArray[np.uint16]:
 
 # What only moves a value, earlier or elsewhere: a mark on the arrow (cost/moves.py).
 _MOVES = opcodes.with_halves("copy", "slice") - {"copy", "slice"}
+
+
+def _around_turns(module: Module, quiet: Mask) -> tuple[Mask, Mask]:
+    """What loops take and keep around each turn, of those that do something else as well."""
+    t = table(module)
+    found = turns(module)
+    drawn = np.bincount(t.computation[~(quiet | found.taken | found.kept)], minlength=len(t.first))
+    some = (drawn > 0)[t.computation]
+    return found.taken & some, found.kept & some
 
 
 def _scalar_operand(t: Table, rank: NDArray[np.int64]) -> NDArray[np.bool_]:
