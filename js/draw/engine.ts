@@ -6,21 +6,20 @@ import { buildFlow, type Flow } from "../graph/project/flow.ts";
 import { ItemWriter } from "../graph/project/items.ts";
 import { type Opened, opened, reopen } from "../graph/project/opened.ts";
 import {
+  INNER,
   Openness,
-  openDefault,
+  visibleChildren,
   WORTH_OPENING,
   weights,
   worthOf,
 } from "../graph/project/openness.ts";
 import { ItemKind, type Projection, project } from "../graph/project/projection.ts";
 import { Tree } from "../graph/project/tree.ts";
-import { FamilyCounts } from "../graph/project/words.ts";
+import { FamilyCounts, nodeLabel } from "../graph/project/words.ts";
 import { Scene } from "../scene/scene.ts";
 import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
-/** Numbers of boxes tried for the initial picture, until one fits the pane. */
-const BUDGETS = [36, 30, 24, 18, 15, 12, 9, 6, 3];
 /** Limits on an initial picture, including what is opened to fill the pane. */
 const MOST_BOXES = 36;
 const MOST_ARROWS = 56;
@@ -46,9 +45,25 @@ const SHAPES: readonly Shape[] = [
   { spread: 0.45, stretch: 1, row: 3 },
   { spread: 0.45, stretch: 1, flat: true },
 ];
-/** Then this many closed groups are tried one by one; fewer in huge modules. */
-const TRIES = 10;
+/** Modules of no more instructions than this show what is in their fusions as well. */
+const TINY = 54;
+/** This many groups are tried one by one; fewer in huge modules. */
+const TRIES = 24;
+const TRIES_IN_HUGE = 8;
 const HUGE = 40_000;
+/** Another shape is taken for a picture that is larger by this factor. */
+const WORTHWHILE = 1.04;
+/** A picture that is smaller than this share of what can be read is so in every shape. */
+const HOPELESS = 0.8;
+/**
+ * What a group's share of the work counts for where it is one level deeper: a pass opens before the
+ * layers of another one.
+ */
+const DEEPER = 0.5;
+/** The same for each open group of its name: the second of two networks says little more. */
+const AGAIN = 0.5;
+/** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
+const INSTEAD = 0.5;
 
 export class Engine {
   readonly tree: Tree;
@@ -156,39 +171,140 @@ export class Engine {
     this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics, flat);
   }
 
-  /** The initial picture: as much as fits the pane at a readable size. */
+  /** The initial picture: the heaviest groups open, as many as fit the pane at a readable size. */
   openDefault(): Scene {
     try {
-      return this.search();
+      this.openHeaviest();
+      return this.rebuild();
     } finally {
       this.tried.clear(); // from now on `openness` is changed in place
     }
   }
-  private search(): Scene {
-    let best: { openness: Openness; fit: number; shape: Shape } | null = null;
-    let before = -1;
-    search: for (const budget of BUDGETS) {
-      const openness = openDefault(this.tree, this.flow, this.weight, budget);
-      const opened = openness.open.reduce((sum, o) => sum + o, 0);
-      if (opened === before) continue;
-      before = opened;
-      for (const shape of SHAPES) {
-        this.shape = shape;
-        const whole = this.fitOf(openness);
-        // Too much to take in at once counts as too small to read.
-        const crowd = Math.max(1, this.shown / MOST_BOXES, this.arrows / MOST_ARROWS);
-        const fit = whole / crowd;
-        const enough = fit >= LEAST_SCALE;
-        if (!best || enough || fit > best.fit * 1.04) best = { openness, fit, shape };
-        if (enough) break search;
+  private openHeaviest(): void {
+    this.openness = new Openness(this.tree);
+    this.openThrough(this.openness, this.tree.root);
+    this.shape = SHAPES[0];
+    const least = Math.min(LEAST_SCALE, this.bestShape(this.openness));
+    const refused = new Set<string>(); // of twins one is tried
+    const begun = new Set<string>(); // folds of which a member is open
+    const tries = this.model.instruction.count > HUGE ? TRIES_IN_HUGE : TRIES;
+    for (let turn = 0; turn < tries; turn++) {
+      const heaviest = this.heaviest(refused, begun);
+      if (heaviest < 0) break;
+      const next = this.openness.copy();
+      if (heaviest >= this.tree.stacks) this.openFirst(next, heaviest);
+      else next.open[heaviest] = 1;
+      this.openThrough(next, heaviest < this.tree.stacks ? heaviest : this.firstOf(heaviest));
+      if (!this.fits(next, least)) {
+        refused.add(this.kindOf(heaviest));
+        continue;
+      }
+      this.openness = next;
+      if (heaviest >= this.tree.stacks) begun.add(this.kindOf(heaviest));
+    }
+    if (this.weight[this.tree.root] <= TINY) this.openFusions(least);
+  }
+  /** Opens fusions, smaller ones first, as long as the picture can be read. */
+  private openFusions(least: number): void {
+    const { tree, weight } = this;
+    const { nodes, kind } = this.projected(this.openness);
+    const fusions = [...nodes].filter((v, item) => {
+      const group = v < tree.stacks ? tree.groupOf(v) : -1;
+      const isFusion = group >= 0 && this.model.groupKind(group) === "fusion";
+      return isFusion && kind[item] !== ItemKind.Open && weight[v] > 2;
+    });
+    for (const v of fusions.sort((a, b) => weight[a] - weight[b] || a - b)) {
+      const next = this.openness.copy();
+      next.open[v] = 1;
+      if (this.fits(next, least)) this.openness = next;
+    }
+  }
+  /** Chooses the shape in which a picture is largest, and returns its scale there. */
+  private bestShape(openness: Openness): number {
+    let most = 0;
+    let best = this.shape;
+    for (const shape of SHAPES) {
+      this.shape = shape;
+      const fit = this.fitOf(openness);
+      if (fit > most * WORTHWHILE) {
+        most = fit;
+        best = shape;
+      }
+      if (most >= LEAST_SCALE) break;
+    }
+    this.shape = best;
+    return most;
+  }
+  /** Whether a picture can be read in some shape, which is then kept. */
+  private fits(openness: Openness, least: number): boolean {
+    const before = this.shape;
+    for (const shape of [before, ...SHAPES]) {
+      this.shape = shape;
+      const fit = this.fitOf(openness);
+      if (this.shown > MOST_BOXES || (shape === before && fit < least * HOPELESS)) break;
+      if (fit >= least && this.arrows <= MOST_ARROWS) return true;
+    }
+    this.shape = before;
+    return false;
+  }
+  /** The closed item with most work, or with most boxes where nothing has any; -1 for none. */
+  private heaviest(refused: Set<string>, begun: Set<string>): number {
+    const { tree } = this;
+    const working = worthOf(tree, tree.root) > 0;
+    const p = this.projected(this.openness);
+    const worth = (item: number): number => {
+      const isStack = p.nodes[item] >= tree.stacks;
+      const members = isStack ? this.membersOf(p, item) : [p.nodes[item]];
+      return members.reduce((sum, v) => sum + (working ? worthOf(tree, v) : this.weight[v]), 0);
+    };
+    const opened = new Map<string, number>();
+    const closed = new Map<number, number>(); // the heaviest in a container that does not fit
+    for (let item = 1; item < p.nodes.length; item++) {
+      if (p.kind[item] === ItemKind.Open) {
+        const name = nodeLabel(tree, p.nodes[item]);
+        opened.set(name, (opened.get(name) ?? 0) + 1);
+      } else if (refused.has(this.kindOf(p.nodes[item]))) {
+        const mine = worth(item);
+        for (let at = p.parent[item]; at > 0; at = p.parent[at]) {
+          closed.set(at, Math.max(closed.get(at) ?? 0, mine));
+        }
       }
     }
-    if (best) {
-      this.openness = best.openness;
-      this.shape = best.shape;
-      this.fillPane(Math.min(best.fit, LEAST_SCALE));
+    let heaviest = -1;
+    let most = 0;
+    for (let item = 1; item < p.nodes.length; item++) {
+      const node = p.nodes[item];
+      if (node < tree.stacks && !this.opensAtFirst(node)) continue;
+      const kind = this.kindOf(node);
+      if (p.kind[item] === ItemKind.Open || refused.has(kind) || begun.has(kind)) continue;
+      const mine = worth(item);
+      if (working && mine < WORTH_OPENING) continue;
+      if (mine < INSTEAD * (closed.get(p.parent[item]) ?? 0)) continue;
+      const times = node < tree.stacks ? (opened.get(nodeLabel(tree, node)) ?? 0) : 0;
+      const value = mine * DEEPER ** p.depth[item] * AGAIN ** times;
+      if (value > most) {
+        heaviest = node;
+        most = value;
+      }
     }
-    return this.rebuild();
+    return heaviest;
+  }
+  /** Whether a group says what is in it, rather than how: no fusion, no reducer. */
+  private opensAtFirst(node: number): boolean {
+    const { tree, weight } = this;
+    if (!tree.canOpen(node) || weight[node] < 2) return false;
+    const group = tree.groupOf(node);
+    return group < 0 || !INNER.has(this.model.groupKind(group));
+  }
+  /** What has a single container in it opens with it: a picture of one box says nothing. */
+  private openThrough(openness: Openness, node: number): void {
+    const { tree, flow, weight } = this;
+    for (let at = node; ; ) {
+      const inside = visibleChildren(tree, flow, weight, openness, at);
+      if (inside.length !== 1 || inside[0] >= tree.stacks || !this.opensAtFirst(inside[0])) return;
+      at = inside[0];
+      openness.open[at] = 1;
+    }
   }
   /** Cached, as each projection visits every instruction and the search returns to the same ones. */
   private projected(openness: Openness): Projection {
@@ -215,46 +331,11 @@ export class Engine {
     for (let e = 0; e < count; e++) if (pointOffsets[e + 1] > pointOffsets[e]) this.arrows++;
     return Math.min(this.paneWidth / picture.width, this.paneHeight / picture.height);
   }
-  /**
-   * Opens the largest groups, and one member of the largest folds, that still let everything fit at
-   * that scale.
-   */
-  private fillPane(scale: number): void {
-    const tried = new Set<number>(); // nodes, and folds of which one member is enough
-    const working = worthOf(this.tree, this.tree.root) > 0;
-    const tries = this.model.instruction.count > HUGE ? 3 : TRIES;
-    for (let turn = 0; turn < tries; turn++) {
-      const projection = this.projected(this.openness);
-      let largest = -1;
-      let most = 0;
-      for (let item = 1; item < projection.nodes.length; item++) {
-        const node = projection.nodes[item];
-        const isStack = node >= this.tree.stacks;
-        if (projection.kind[item] !== (isStack ? ItemKind.Stack : ItemKind.Closed)) continue;
-        if (tried.has(this.onceOf(node))) continue;
-        const members = isStack ? this.membersOf(projection, item) : [node];
-        const worth = members.reduce((sum, v) => sum + worthOf(this.tree, v), 0);
-        if (working && worth < WORTH_OPENING) continue;
-        const heavier = !working && largest >= 0 && this.weight[node] > this.weight[largest];
-        if (largest < 0 || worth > most || heavier) {
-          largest = node;
-          most = worth;
-        }
-      }
-      if (largest < 0) break;
-      tried.add(this.onceOf(largest));
-      const next = this.openness.copy();
-      if (largest >= this.tree.stacks) this.openFirst(next, largest);
-      else next.open[largest] = 1;
-      if (this.fitOf(next) >= scale && this.shown <= MOST_BOXES && this.arrows <= MOST_ARROWS) {
-        this.openness = next;
-      }
-    }
-  }
-  /** What is tried once: a node, or a fold as a negative number. */
-  private onceOf(node: number): number {
+  /** What is tried once: a group of this name and size, or a fold. */
+  private kindOf(node: number): string {
     const { stacks, foldAt } = this.tree;
-    return node < stacks ? node : -1 - foldAt[node - stacks];
+    if (node >= stacks) return `fold ${foldAt[node - stacks]}`;
+    return `${this.weight[node]} ${nodeLabel(this.tree, node)}`;
   }
   private membersOf(projection: Projection, item: number): number[] {
     const { tree } = this;
@@ -265,11 +346,14 @@ export class Engine {
     }
     return out;
   }
+  private firstOf(stack: number): number {
+    return this.tree.node(this.model.fold.members.values[stack - this.tree.stacks]);
+  }
   /** Shows the first member of a stack by itself, open. */
   private openFirst(openness: Openness, stack: number): void {
     const position = stack - this.tree.stacks;
     openness.loose[position] = 1;
-    openness.open[this.tree.node(this.model.fold.members.values[position])] = 1;
+    openness.open[this.firstOf(stack)] = 1;
   }
 
   rebuild(): Scene {

@@ -46,6 +46,8 @@ export interface GroupSpec {
   label: string;
   owner?: number;
   computation?: number;
+  /** Share of the work. */
+  worth?: number;
 }
 export interface ModuleSpec {
   instructions: InstructionSpec[];
@@ -200,7 +202,10 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   );
   u32("group.size", size);
   u32("group.order", order);
-  columns.set("group.worth", new Float32Array(groups.length));
+  columns.set(
+    "group.worth",
+    Float32Array.from(groups, (g) => g.worth ?? 0),
+  );
   u32(
     "group.class",
     groups.map((_, g) => g),

@@ -4,7 +4,7 @@ import { markBackEdges } from "../../js/graph/layout/cycles.ts";
 import { EdgeKind } from "../../js/graph/layout/edges.ts";
 import { prepareLocal } from "../../js/graph/layout/local.ts";
 import { buildFlow, Hidden } from "../../js/graph/project/flow.ts";
-import { Openness, openDefault, weights } from "../../js/graph/project/openness.ts";
+import { Openness, weights } from "../../js/graph/project/openness.ts";
 import { ItemKind, type Projection, project } from "../../js/graph/project/projection.ts";
 import { Tree } from "../../js/graph/project/tree.ts";
 import { FamilyCounts, joinNames, stackLabel, summary } from "../../js/graph/project/words.ts";
@@ -126,7 +126,7 @@ describe("projection", () => {
     expect(names(s, p, p.itemOfGroup[2])).toHaveLength(9);
   });
 
-  test("a loop opens into body and condition, a fusion into what it holds", () => {
+  test("a loop opens into its body, without a plain condition, a fusion into what it holds", () => {
     const s = setup(loop());
     const open = new Openness(s.tree);
     for (const g of [1, 2]) open.open[s.tree.node(g)] = 1;
@@ -135,31 +135,13 @@ describe("projection", () => {
     const p = project(s.tree, s.flow, s.weight, open);
     const at = p.itemOfInstruction[1];
     expect(p.kind[at]).toBe(ItemKind.Open);
-    expect(names(s, p, at)).toEqual(["body", "condition"]);
+    expect(names(s, p, at)).toEqual(["fusion", "dot"]);
     expect(names(s, p, p.itemOfInstruction[4])).toEqual(["exp", "tanh"]);
     // The dot uses the fusion's value: one edge between siblings in the body.
     const dot = p.itemOfInstruction[5];
     expect([...p.inFrom.subarray(p.inOffsets[dot], p.inOffsets[dot + 1])]).toEqual([
       p.itemOfInstruction[4],
     ]);
-  });
-
-  test("only children are opened into their parent", () => {
-    const s = setup(loop());
-    const open = openDefault(s.tree, s.flow, s.weight, 40);
-    const p = project(s.tree, s.flow, s.weight, open);
-    expect(p.absorbed.get(0)).toEqual([s.tree.node(1)]);
-    expect(names(s, p, 0)).toEqual(["while", "out"]);
-  });
-
-  test("the first picture keeps to its budget and leaves folds closed", () => {
-    const s = setup(transformer(24, 20));
-    for (const budget of [10, 20, 40]) {
-      const p = project(s.tree, s.flow, s.weight, openDefault(s.tree, s.flow, s.weight, budget));
-      const boxes = [...p.kind].filter((k) => k !== ItemKind.Open).length;
-      expect(boxes).toBeLessThanOrEqual(budget);
-      expect([...p.kind]).toContain(ItemKind.Stack);
-    }
   });
 
   test("every value that flows between boxes has its edge, at the innermost common container", () => {

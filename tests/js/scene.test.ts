@@ -8,6 +8,7 @@ import { paintScene } from "../../js/draw/paint/painter.ts";
 import { escapeXml, SvgSurface } from "../../js/draw/paint/svg-surface.ts";
 import { CHIP_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
 import { ItemKind } from "../../js/graph/project/projection.ts";
+import { nodeLabel } from "../../js/graph/project/words.ts";
 import { itemLooks } from "../../js/scene/looks.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import type { RectStyle, Surface, TextStyle } from "../../js/scene/surface.ts";
@@ -46,6 +47,31 @@ function state(engine: Engine, scene: Scene, theme: GraphTheme = LIGHT): PaintSt
     all: false,
     edgeAlpha: 1,
   };
+}
+
+/** Two passes: a model of nine parts with most of the work, and a head of three. */
+function passes(): ModuleSpec {
+  const groups: ModuleSpec["groups"] = [
+    { parent: -1, kind: "module", label: "module", worth: 1 },
+    { parent: 0, kind: "entry", label: "main", worth: 1 },
+    { parent: 1, kind: "scope", label: "forward", worth: 0.4 },
+    { parent: 1, kind: "scope", label: "backward", worth: 0.6 },
+    { parent: 2, kind: "scope", label: "model", worth: 0.3 },
+    { parent: 3, kind: "scope", label: "model grad", worth: 0.6 },
+    { parent: 2, kind: "scope", label: "head", worth: 0.1 },
+  ];
+  const instructions: ModuleSpec["instructions"] = [];
+  for (const [group, count] of [
+    [4, 9],
+    [6, 3],
+    [5, 9],
+  ]) {
+    for (let k = 0; k < count; k++) {
+      const operands = instructions.length ? [instructions.length - 1] : [];
+      instructions.push({ name: `i${instructions.length}`, opcode: "tanh", group, operands });
+    }
+  }
+  return { instructions, groups };
 }
 
 /** Records what is drawn. */
@@ -198,6 +224,19 @@ describe("scene", () => {
       expect(scene.picture.height * 0.86).toBeLessThanOrEqual(h);
       expect(scene.count).toBeGreaterThan(4);
     }
+  });
+
+  test("a pass opens before the layers of another; the lighter of two not in place of the heavier", () => {
+    const open = (w: number, h: number): string[] => {
+      const engine = engineOf(passes(), w, h);
+      const { projection } = engine.openDefault().picture;
+      return [...projection.nodes]
+        .filter((_, item) => item > 0 && projection.kind[item] === ItemKind.Open)
+        .map((v) => nodeLabel(engine.tree, v));
+    };
+    expect(open(1200, 900)).toEqual(["forward", "backward", "model", "head"]);
+    // Where the model does not fit, the head, which is lighter, stays closed as well.
+    expect(open(420, 330)).toEqual(["forward"]);
   });
 
   test("rows too wide for a narrow pane become shorter ones", () => {

@@ -1,5 +1,4 @@
 /** Which containers are open and which fold members are shown on their own; what is open at first. */
-import { Flag } from "../../view.ts";
 import { type Flow, Hidden } from "./flow.ts";
 import type { Tree } from "./tree.ts";
 
@@ -47,12 +46,15 @@ export class Openness {
   }
 }
 
-/** Whether the group adds nothing: the condition of a loop whose label already says "×12". */
-function saysNothing(tree: Tree, group: number): boolean {
+/** A condition with no more operations than this, in fusions too, compares a counter or a flag. */
+const PLAIN_CONDITION = 12;
+
+/** Whether the group adds nothing: the condition of a loop that is plain or says "×12". */
+function saysNothing(tree: Tree, group: number, operations: number): boolean {
   const { model } = tree;
   if (model.groupKind(group) !== "condition") return false;
   const owner = model.group.owner[group];
-  return owner >= 0 && model.label(owner).includes("×");
+  return owner >= 0 && (operations <= PLAIN_CONDITION || model.label(owner).includes("×"));
 }
 
 /**
@@ -65,7 +67,8 @@ export function weights(tree: Tree, flow: Flow, all = false): Uint32Array {
   for (let at = tree.topDown.length - 1; at >= 0; at--) {
     const v = tree.topDown[at];
     const p = tree.parent[v];
-    if (!all && tree.isGroup(v) && saysNothing(tree, v - tree.instructions)) weight[v] = 0;
+    if (!all && tree.isGroup(v) && saysNothing(tree, v - tree.instructions, weight[v]))
+      weight[v] = 0;
     if (p >= 0) weight[p] += weight[v];
   }
   return weight;
@@ -125,93 +128,5 @@ export function worthOf(tree: Tree, node: number): number {
   return sum;
 }
 
-/** A group is opened in place of one that does not fit if it has this share of its work. */
-const INSTEAD = 0.5;
-
 /** Groups that show how rather than what; closed at first unless the module is tiny. */
-const INNER = new Set(["fusion", "reducer", "condition", "unreachable"]);
-
-/**
- * Opens from the outside in, those with the largest share of work first, while the picture stays
- * within `budget` boxes. Containers with a single child cost nothing. Folds stay closed.
- */
-export function openDefault(
-  tree: Tree,
-  flow: Flow,
-  weight: Uint32Array,
-  budget = 40,
-  openness = new Openness(tree),
-  inner = false,
-): Openness {
-  const working = !inner && worthOf(tree, tree.root) > 0;
-  const kids = (v: number): number[] => visibleChildren(tree, flow, weight, openness, v);
-  let boxes = 0;
-  const heap: number[] = [];
-  const isInner = (v: number): boolean => {
-    const g = tree.groupOf(v);
-    if (g < 0) return false;
-    return INNER.has(tree.model.groupKind(g));
-  };
-  const landmark = (v: number): boolean =>
-    v < tree.instructions && tree.model.has(v, Flag.Landmark);
-  const push = (list: number[]): void => {
-    for (const v of list) {
-      if (v < tree.stacks && tree.canOpen(v)) heap.push(v);
-    }
-  };
-  let first = kids(tree.root);
-  // A lone container is opened whatever it costs: a picture of one box says nothing.
-  while (first.length === 1 && first[0] < tree.stacks && tree.canOpen(first[0])) {
-    const inside = kids(first[0]);
-    if (inside.length === 0) break;
-    openness.open[first[0]] = 1;
-    first = inside;
-  }
-  boxes = first.length;
-  push(first);
-  const skipped: number[] = [];
-  let refused = 0;
-  while (heap.length > 0) {
-    let best = 0;
-    for (let k = 1; k < heap.length; k++) {
-      const d = worthOf(tree, heap[k]) - worthOf(tree, heap[best]);
-      const w = weight[heap[k]] - weight[heap[best]];
-      if (d > 0 || (d === 0 && (w > 0 || (w === 0 && heap[k] < heap[best])))) best = k;
-    }
-    const v = heap[best];
-    heap[best] = heap[heap.length - 1];
-    heap.pop();
-    if (openness.open[v]) continue;
-    if (working && worthOf(tree, v) < WORTH_OPENING) continue;
-    if (!inner && isInner(v)) {
-      skipped.push(v);
-      continue;
-    }
-    const inside = kids(v);
-    if (inside.length === 0) continue;
-    // A loop's body is worth showing even if it is small; that of other callers is not.
-    if (v < tree.instructions && !landmark(v) && weight[v] < 8 && inside.length > 1) continue;
-    const cost = inside.length - 1;
-    // What is much lighter than what does not fit is not shown instead of it.
-    if (working && worthOf(tree, v) < refused * INSTEAD) continue;
-    if (boxes + cost > budget) {
-      refused = Math.max(refused, worthOf(tree, v));
-      continue;
-    }
-    openness.open[v] = 1;
-    boxes += cost;
-    push(inside);
-  }
-  // In modules small enough to show everything, the rest of the budget goes to opening fusions.
-  if (!inner && weight[tree.root] <= budget * 1.5) {
-    for (const v of skipped.sort((a, b) => weight[a] - weight[b] || a - b)) {
-      const g = tree.groupOf(v);
-      if (g >= 0 && tree.model.groupKind(g) !== "fusion") continue;
-      const inside = kids(v);
-      if (inside.length < 2 || boxes + inside.length - 1 > budget) continue;
-      openness.open[v] = 1;
-      boxes += inside.length - 1;
-    }
-  }
-  return openness;
-}
+export const INNER = new Set(["fusion", "reducer", "condition", "unreachable"]);
