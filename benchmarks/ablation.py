@@ -126,6 +126,7 @@ GROUPING = _rules("grouping", "grouping", {
     "folds:_without_products": returns([]),
     "groups:gather_loose": NOTHING,
     "groups:gather_flat": NOTHING,
+    "loose:_parts_before": lambda node, t, begin, end, alone: [0] * (end - begin),
     "groups:cut_by_calls": NOTHING,
     "groups:cut_wide": NOTHING,
     "groups:loop_names": returns({}),

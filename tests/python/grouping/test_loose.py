@@ -62,6 +62,57 @@ def test_a_first_level_that_can_be_read_stays():
     assert "outputs" not in labels
 
 
+def test_what_serves_one_of_several_independent_parts_is_not_drawn_as_if_it_served_all():
+    """Two networks side by side, each with its own operations after it."""
+    lines = ["HloModule m", "", "ENTRY main {", "  x = f32[64,64] parameter(0)"]
+    ends = []
+    for net in ("policy", "critic"):
+        meta = f'metadata={{op_name="jit(f)/{net}/dot_general"}}'
+        lines.append(f"  {net} = f32[64,64] dot(x, x), lhs_contracting_dims={{1}}, "
+                     f"rhs_contracting_dims={{0}}, {meta}")  # fmt: skip
+        at = net
+        for n in range(6):
+            lines.append(f"  {net}.{n} = f32[64,64] tanh({at}), {meta}")
+            at = f"{net}.{n}"
+        for k in range(6):
+            meta = f'metadata={{op_name="jit(f)/{OPCODES[k]}"}}'
+            lines.append(f"  {net}.after{k} = f32[64,64] {OPCODES[k]}({at}), {meta}")
+            at = f"{net}.after{k}"
+        ends.append(at)
+    lines += [f"  ROOT r = (f32[64,64], f32[64,64]) tuple({', '.join(ends)})", "}"]
+    module = hs.read("\n".join(lines)).module
+    tree = group_tree(module)
+    of = {i.name: int(tree.group[i.index]) for i in module.instructions}
+    assert of["policy.after0"] == of["policy.after5"] != of["policy"]
+    assert of["critic.after0"] == of["critic.after5"] != of["critic"]
+    assert of["policy.after0"] != of["critic.after0"]
+
+
+def test_a_few_operations_moved_out_of_a_call_do_not_have_its_name():
+    """A mask that all turns of a loop use: XLA makes it once, before the loop."""
+
+    product = "dot({0}, {0}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+
+    def program(made_in: str) -> str:
+        lines = ["HloModule m", "", "ENTRY main {", "  x = f32[64,64] parameter(0)"]
+
+        def add(name: str, operation: str, scope: str) -> str:
+            meta = f'metadata={{op_name="jit(f)/{scope}/op"}}'
+            lines.append(f"  {name} = f32[64,64] {operation}, {meta}")
+            return name
+
+        at = add("mask", "negate(x)", made_in)
+        for k in range(4):
+            at = add(f"d{k}", product.format(at), "net/encoder")
+            for opcode in OPCODES[:3]:
+                at = add(f"{opcode}{k}", f"{opcode}({at})", "net/encoder")
+        add("ROOT r", f"add({at}, mask)", "loss")
+        return "\n".join([*lines, "}"])
+
+    assert "encoder" not in _first_level(program("encoder"))[0]
+    assert "make_mask" in _first_level(program("make_mask"))[0]  # a call of its own
+
+
 def _flat(boxes: int, reduce_at: tuple[int, ...] = ()) -> str:
     """A chain of different operations on one array, all-reduces in some places."""
     add = ("  p = f32[] parameter(0)", "  q = f32[] parameter(1)", "  ROOT s = f32[] add(p, q)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,15 +44,27 @@ def count_boxes(quiet: NDArray[np.bool_], rows: Ints | slice | list[int]) -> int
     return len(mine) - int(np.count_nonzero(mine))
 
 
-def simplify(top: Node, quiet: NDArray[np.bool_]) -> None:
-    """Dissolves tiny scopes into their parent and lets only children vanish."""
+def simplify(
+    top: Node,
+    quiet: NDArray[np.bool_],
+    is_piece: Callable[[Node, int], bool] = lambda node, boxes: False,
+) -> None:
+    """Dissolves tiny scopes into their parent and lets only children vanish.
+
+    ``is_piece`` says of a group and its boxes whether it is what another call of its name lost.
+    """
     nodes = within(top)
     boxes: dict[int, int] = {}
     for node in reversed(nodes):  # children first, however deep names are nested
-        boxes[id(node)] = _simplify(node, quiet, boxes)
+        boxes[id(node)] = _simplify(node, quiet, boxes, is_piece)
 
 
-def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> int:
+def _simplify(
+    node: Node,
+    quiet: NDArray[np.bool_],
+    inside: dict[int, int],
+    is_piece: Callable[[Node, int], bool],
+) -> int:
     boxes = count_boxes(quiet, node.members)
     kept: list[Node] = []
     dissolved: list[Ints] = []
@@ -60,7 +73,8 @@ def _simplify(node: Node, quiet: NDArray[np.bool_], inside: dict[int, int]) -> i
     for child in node.children:
         layer = bool(child.path) and child.path[-1].endswith(LAYER)
         alone = layer or _is_part(child) or family[_stem(child)] >= FAMILY
-        if inside[id(child)] < (1 if alone else MIN_BOXES):
+        least = 1 if alone else MIN_BOXES
+        if inside[id(child)] < least or is_piece(child, inside[id(child)]):
             dissolved += [n.members for n in within(child)]
         else:
             kept.append(child)

@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...hlo import opcodes
 from ..base.labels.families import ID, families
@@ -66,6 +67,9 @@ FLAT = 12
 BESIDE = 10
 # Single operations and kinds of groups that may stand in a group with calls.
 BESIDE_CALLS = 6
+# No more boxes than this are a piece of a call of the same name that has so many times as many.
+PIECE = 3
+PIECE_OF = 10
 # A loop's body is the function that most of it comes from.
 MOSTLY = 0.6
 # It is not, if as much as this, compared with what is inside, is of that function elsewhere.
@@ -246,12 +250,49 @@ class _TreeBuilder:
         self._scope(top, first, last, owner)
         if self.outline.by_calls:
             tell_apart(top, self.t)
-        simplify(top, self.quiet)
+        simplify(top, self.quiet, self._is_piece)
         if self.outline.by_calls:
-            products = np.isin(self.family, [ID["matmul"], ID["convolution"]])
-            tell_twins_apart(top, self.t, products)
+            tell_twins_apart(top, self.t, self.products)
         self._cut(top)
         self._number(top)
+
+    def _is_piece(self, node: Node, boxes: int) -> bool:
+        """Whether a group is a few operations that XLA moved out of a call of this name.
+
+        A mask that all turns of a loop use, a constant that all layers share: nobody's call.
+        """
+        if boxes > PIECE or not node.path or node.path[-1].endswith(LAYER):
+            return False
+        if boxes * PIECE_OF > self.largest.get(_last_name(node.path), 0):
+            return False
+        works = self.products | self.is_loop
+        return not any(works[n.members].any() for n in within(node))
+
+    @cached_property
+    def products(self) -> NDArray[np.bool_]:
+        return np.isin(self.family, [ID["matmul"], ID["convolution"]])
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """By name, the most boxes that one call of that name has, if it multiplies at all."""
+        caller, _ = self.t.caller()
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
+        fused = ((caller >= 0) & fusion[caller])[self.t.computation]
+        counts = Counter(self.scopes.scope[~self.quiet & ~fused].tolist())
+        multiply = Counter(self.scopes.scope[self.products & ~fused].tolist())
+        whole: Counter[Path] = Counter()
+        working: set[Path] = set()
+        for s, count in counts.items():
+            path = self.scopes.paths[s] if s >= 0 else ()
+            for n in range(1, len(path) + 1):
+                whole[path[:n]] += count
+                if multiply[s]:
+                    working.add(path[:n])
+        out: dict[str, int] = {}
+        for path in working:
+            name, count = _last_name(path), whole[path]
+            out[name] = max(out.get(name, 0), count)
+        return out
 
     def _scope(self, top: Node, first: int, last: int, owner: int) -> None:
         """Puts a trie of scopes with its instructions under ``top``."""
@@ -439,6 +480,11 @@ class _TreeBuilder:
                 total[above[g]] += total[g]
         means = [t / c if c else 0.0 for t, c in zip(total, count, strict=True)]
         return np.array(means).astype(np.int64)
+
+
+def _last_name(path: Path) -> str:
+    """The name of a call or scope without its line."""
+    return path[-1].partition(AT_LINE)[0].removesuffix(CALLED)
 
 
 def _names(chain: Chain) -> Path:

@@ -4,8 +4,9 @@
     broadcast ─ add ──┴─ forward ─ backward           └─ forward ─ backward ─ outputs
     multiply ─ convert ────────────────┘
 
-A loose instruction goes with those that have equally many parts before them: a path between two
-of one group never leads through a part. Loops, products and collectives stay where they are.
+A loose instruction goes with those that have the same parts before them: a path between two of
+one group never leads through a part, and what serves one of several independent parts is not
+drawn as if it served all. Loops, products and collectives stay where they are.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ PASS = 8
 FLAT = 15
 # It is cut into this many parts by schedule.
 SECTIONS = 9
+# Parts that need one another are told by going round; more often changes few places.
+_ROUNDS = 6
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
 
@@ -73,8 +76,8 @@ def gather_loose(
     if not walk.takes(end - begin):
         return
     kept = np.setdiff1d(node.members, loose)
-    alone = kept[t.called.counts[kept] > 0]
-    _gather(node, loose, t, begin, _depths(node, t, begin, end, alone))
+    alone = kept[(t.called.counts[kept] > 0) & ~quiet[kept]]
+    _gather(node, loose, t, _places(node, t, loose, begin, end, alone, most))
 
 
 def gather_flat(
@@ -91,11 +94,11 @@ def gather_flat(
     if not walk.takes(end - begin):
         return
     loose = _loose(node, quiet, landmark)
-    depth = _depths(node, t, begin, end, node.members[landmark[node.members]])
-    places, sizes = np.unique(depth[loose - begin], return_counts=True)
+    places = _places(node, t, loose, begin, end, node.members[landmark[node.members]], FLAT)
+    found, sizes = np.unique(places, return_counts=True)
     left = boxes - int((sizes[sizes >= SMALLEST] - 1).sum())
-    if len(places) > 1 and left <= FLAT:
-        _gather(node, loose, t, begin, depth)
+    if len(found) > 1 and left <= FLAT:
+        _gather(node, loose, t, places)
     else:
         cut_sections(node, t, quiet, -(-boxes // SECTIONS))
 
@@ -110,13 +113,12 @@ def _extent(node: Node) -> tuple[int, int]:
     return min(int(m.min()) for m in held), max(int(m.max()) for m in held) + 1
 
 
-def _gather(node: Node, loose: Ints, t: Table, begin: int, depth: Ints) -> None:
-    """Groups of what is loose in one place each; ``depth`` is for the rows from ``begin``."""
-    here = depth[loose - begin]
-    last = int(depth.max(initial=0)) if node.kind == "entry" else -1
+def _gather(node: Node, loose: Ints, t: Table, places: Ints) -> None:
+    """Groups of what is loose in one place each; place 0 has no part before it."""
+    last = int(places.max(initial=0)) if node.kind == "entry" else -1
     taken = {c.label for c in node.children}
-    for d in np.unique(here).tolist():
-        rows = loose[here == d]
+    for d in np.unique(places).tolist():
+        rows = loose[places == d]
         if len(rows) < SMALLEST:
             continue
         label = "inputs" if d == 0 else "outputs" if d == last else ""
@@ -135,32 +137,59 @@ def _class(label: str) -> str:
     return "".join(c for c in label if not c.isdigit())
 
 
-def _depths(node: Node, t: Table, begin: int, end: int, alone: Ints) -> Ints:
-    """For each row of a group's extent, the most parts that a path to it goes through.
+def _places(
+    node: Node, t: Table, loose: Ints, begin: int, end: int, alone: Ints, most: int
+) -> Ints:
+    """For each loose row a number that those with the same parts before them share.
 
-    No path between two members leaves the extent: values come before their users. All that
-    is before the extent is one part. ``alone``: instructions outside all groups that are
-    parts by themselves.
+    In the order of how many these are; by this alone if there would be more than ``most`` places.
+    ``alone``: instructions outside all groups that are parts by themselves.
     """
-    size = end - begin
-    part = np.arange(size) + len(node.children)  # each its own part, but
+    before = _parts_before(node, t, begin, end, alone)
+    sets = [before[row - begin] for row in loose.tolist()]
+    order = {
+        parts: n for n, parts in enumerate(sorted({*sets, 0}, key=lambda b: (b.bit_count(), b)))
+    }
+    if len(order) > most:
+        sizes = sorted({0, *(parts.bit_count() for parts in sets)})
+        return np.array([sizes.index(parts.bit_count()) for parts in sets], np.int64)
+    return np.array([order[parts] for parts in sets], np.int64)
+
+
+def _parts_before(node: Node, t: Table, begin: int, end: int, alone: Ints) -> list[int]:
+    """For each row of a group's extent, the parts that lead to it, as bits of a number.
+
+    All that is before the extent is one part, but for parameters and constants. A part is one box:
+    whatever leads into it leads to all that comes out of it.
+    """
+    children = len(node.children)
+    box = np.arange(end - begin) + children + 1  # each row its own, but
     for k, child in enumerate(node.children):
         for n in within(child):
-            part[n.members - begin] = k
-    counts = np.ones(size, np.int64)
-    counts[node.members - begin] = 0  # what is in no part passes nothing on
-    counts[alone - begin] = 1
+            box[n.members - begin] = k
+    outside = children  # what is before the extent
+    is_part = np.zeros(children + 1 + end - begin, bool)
+    is_part[: children + 1] = True
+    is_part[box[alone - begin]] = True
     first, last = t.operands.offsets[[begin, end]].tolist()
     users, values = t.operands.rows[first:last] - begin, t.operands.values[first:last] - begin
-    earlier = users[values < 0]
-    forward = (values >= 0) & (values < users)
-    users, values = users[forward], values[forward]
-    adds = np.where(part[values] != part[users], counts[values], 0)
-    start = np.zeros(size, np.int64)
-    start[earlier] = 1
-    depth = start.tolist()
-    for u, v, more in zip(users.tolist(), values.tolist(), adds.tolist(), strict=True):
-        through = depth[v] + more
-        if through > depth[u]:
-            depth[u] = through
-    return np.array(depth, np.int64)
+    counts = ~t.silent[values + begin] & (values < users)
+    users, values = users[counts], values[counts]
+    source = np.where(values < 0, outside, box[np.maximum(values, 0)])
+    edges = np.unique(box[users] * len(is_part) + source)  # by user: loose ones in their order
+    into, from_ = np.divmod(edges, len(is_part))
+    different = into != from_
+    pairs = list(zip(into[different].tolist(), from_[different].tolist(), strict=True))
+    bit = [0] * len(is_part)
+    for number, k in enumerate(np.flatnonzero(is_part).tolist()):
+        bit[k] = 1 << number
+    before = [0] * len(is_part)
+    for _ in range(_ROUNDS):
+        changed = False
+        for user, value in pairs:
+            more = before[user] | before[value] | bit[value]
+            if more != before[user]:
+                before[user], changed = more, True
+        if not changed:
+            break
+    return [before[k] for k in box.tolist()]
