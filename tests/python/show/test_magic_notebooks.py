@@ -98,3 +98,19 @@ def test_transformer(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "hloscope-plan" in unescape(outputs(notebook, "import hloscope")["text/html"])
     assert "FLOPs all matmuls" in outputs(notebook, "small =")["text/plain"]
     assert (tmp_path / "compared.html").exists()
+
+
+def test_changes(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = execute(repo / "examples" / "changes.ipynb", tmp_path, monkeypatch)
+    printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
+    for said in (
+        "tried: params, mean donated: no gain (peak ",
+        "Policies of block: 5 programs, step modelled on tpu-v5e",
+        "@jax.checkpoint\ndef block(x, w):",
+        "block computed again, saving nothing at In [2], line 7",
+        "same values",
+    ):
+        assert said in printed, printed
+    shown = outputs(notebook, "hs.largest(")["text/plain"]
+    assert shown.startswith("Largest step: ")
+    assert "live at the limit: " in shown

@@ -86,7 +86,8 @@ def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
         call = changed_call(call, changes)
         replaced, edits, words = _edits(first, call, changes, places)
         applied, sources = prepared(edits)
-        made = _made(said, replaced, edits, words, applied)
+        named = [program.cells.name(e.place.file) for e in edits]
+        made = _made(said, replaced, words, list(zip(named, applied, strict=True)))
         if not explains:
             call = call.with_options(provenance=False, exact=False)
         found = _captured(first, call, changes, (made, replaced, edits, sources))
@@ -116,18 +117,17 @@ def _together(before: Changes, asked: Changes) -> Changes:
 def _made(
     said: Sequence[ProgramChange],
     replaced: _Replaced,
-    edits: Sequence[Edit],
     words: Sequence[ProgramChange],
-    applied: Sequence[Applied],
+    applied: Sequence[tuple[str, Applied]],
 ) -> tuple[ProgramChange, ...]:
     in_source = [
         replace(
             w,
-            line=short_place(e.place.file, a.line),
+            line=short_place(file, a.line),
             code=a.code,
             words=w.words.replace("{of}", a.of),
         )
-        for w, e, a in zip(words, edits, applied, strict=True)
+        for w, (file, a) in zip(words, applied, strict=True)
     ]
     return (*(c for c in said if c.kind not in _OF_SOURCE), *in_source, *replaced.said)
 
@@ -249,7 +249,7 @@ def _edits(
             change = next(c for c in described({"remat": {name: policy}}))
             if function.key in under:
                 kept[function.key] = wanted
-                line = short_place(function.file, function.begins)
+                line = short_place(program.cells.name(function.file), function.begins)
                 code = remat_code(policy).removeprefix("@")
                 said.append(replace(change, code=code, line=line))
                 continue
