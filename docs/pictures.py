@@ -167,6 +167,7 @@ PICTURES: dict[str, Picture] = {
     "source.webp": Picture("step", _source),
     "code.webp": Picture("step", _code, width=1500, height=860),
     "measured.webp": Picture("measured", _measured, height=1000),
+    "changes.webp": Picture("changes", _row, width=1200, height=860),
     "diff.webp": Picture("diff", width=1000, height=820),
     "sharding.webp": Picture("sharding", _row, width=1200, height=860),
     "stages.webp": Picture("stages", width=1200, height=900),
@@ -268,9 +269,26 @@ def _planning(folder: Path, out: Path) -> None:
         known[shown].to_html(out.with_name(f"{name}.html"))
 
 
+def _changes(folder: Path, out: Path) -> None:
+    """The policies of the notebook on changes, whose function needs a file."""
+    cells = json.loads((REPOSITORY / "examples" / "changes.ipynb").read_text("utf-8"))["cells"]
+    program = next(c["source"] for c in cells if any("def block" in x for x in c["source"]))
+    file = folder / "changes.py"
+    file.write_text("".join(x for x in program if not x.startswith(("%", "print"))), "utf-8")
+    known: dict[str, Any] = {}
+    exec(compile(file.read_text("utf-8"), str(file), "exec"), known)
+    known["cap"].remat_options("block").to_html(out)
+
+
 # What js/plan/ draws: no toolbar, no tabs.
-PLANNING = ("sharding", "stages", "transformer")
-_PAGES = {"step": _step, "measured": _on_cpu, "models": _models, "planning": _planning}
+PLANNING = ("sharding", "stages", "transformer", "changes")
+_PAGES = {
+    "step": _step,
+    "measured": _on_cpu,
+    "models": _models,
+    "planning": _planning,
+    "changes": _changes,
+}
 _MADE_WITH = {
     "step": "step",
     "passes": "step",
@@ -280,7 +298,7 @@ _MADE_WITH = {
     "resnet": "models",
     "jupyterlab": "",
 }
-_MADE_WITH |= dict.fromkeys(PLANNING, "planning")
+_MADE_WITH |= dict.fromkeys(PLANNING, "planning") | {"changes": "changes"}
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",

@@ -197,26 +197,31 @@ def view(s: Variants) -> dict[str, Any]:
         for n, v in enumerate(s.rows)
         if v.figures is not None and v.figures.seconds is not None
     ]
+    measured = any(v.measured_seconds is not None for v in s.rows)
+    failed = any(v.error for v in s.rows)
+    heads: list[dict[str, str]] = [{"name": "program"}, {"name": "step, modelled", "unit": "s"}]
+    heads += [{"name": "measured", "unit": "s"}] * measured
+    heads += [
+        {"name": "peak memory", "unit": "B"}, {"name": "wire bytes", "unit": "B"},
+        {"name": "FLOPs", "unit": "FLOP"}, {"name": "bytes accessed", "unit": "B"},
+        {"name": "instructions"}, {"name": "compiled in", "unit": "s"},
+    ]  # fmt: skip
+    heads += [{"name": "no figures"}] * failed
     table = {
         "type": "table",
         "title": "Programs",
         "note": "Marked: no other is both faster and smaller.",
-        "columns": [
-            {"name": "program"}, {"name": "step, modelled", "unit": "s"},
-            {"name": "measured", "unit": "s"}, {"name": "peak memory", "unit": "B"},
-            {"name": "wire bytes", "unit": "B"}, {"name": "FLOPs", "unit": "FLOP"},
-            {"name": "bytes accessed", "unit": "B"}, {"name": "instructions"},
-            {"name": "compiled in", "unit": "s"}, {"name": "no figures"},
-        ],
+        "columns": heads,
         "rows": [
-            [v.name, f[0], v.measured_seconds, *f[1:], v.compile_seconds, v.error]
+            [v.name, f[0], *[v.measured_seconds] * measured, *f[1:], v.compile_seconds]
+            + [v.error] * failed
             for v in s.rows
             for f in (_figures(v),)
         ],
         "ids": [None if v.error else n for n, v in enumerate(s.rows)],
         "marked": [n for n, v in enumerate(s.rows) if v in best],
         "code": [v.code for v in s.rows],
-    }  # fmt: skip
+    }
     return {"title": s.title, "sections": [*scatter(points), table]}
 
 
