@@ -170,8 +170,9 @@ def simulate(module: Module) -> Liveness:
         definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
         has_several=has_several,
     )
-    sharing = Sharing(live)
-    if not _is_tiled(values):
+    is_tiled = _is_tiled(values)
+    sharing = Sharing(live, sums_in_place=is_tiled)
+    if not is_tiled:
         live = replace(live, home=homes(live, sharing))
     return replace(live, shared=shared_places(live, sharing))
 
