@@ -188,7 +188,7 @@ class Capture:
 
     def __getstate__(self) -> dict[str, Any]:
         inside = self.for_hosts
-        left = replace(inside, program=None, answers={})
+        left = replace(inside, program=None, answers={}, asked=Changes(), places={})
         if inside.program is None:
             return self.__dict__ | {"for_hosts": left}
         made = {k: v for k, v in self._other_stages.items() if k != self.stage}

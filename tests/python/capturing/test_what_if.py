@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -345,6 +346,17 @@ def test_the_same_values_are_run_and_compared(author: Author) -> None:
     assert str(cap.what_if(batch=32).same_values()) == "not run: the arguments have other shapes"
     with pytest.raises(ValueError, match="nothing was changed"):
         cap.same_values()
+
+
+def test_a_changed_capture_can_be_sent_and_then_changes_no_more(author: Author) -> None:
+    """A policy of one's own is a function of jax's that cannot be sent; it stays behind."""
+    policy = jax.checkpoint_policies.save_only_these_names("h")
+    made = as_is(author, LOOP).what_if(remat={"block": policy}, mesh=SHAPES[None])
+    again = pickle.loads(pickle.dumps(made))
+    assert again.changes == made.changes
+    assert again.base.text == made.base.text
+    with pytest.raises(hs.CannotChange, match="stayed in another process"):
+        again.what_if(donate="params")
 
 
 def test_for_a_topology_nothing_is_run(author: Author) -> None:
