@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..analysis.findings.proof import Proof
     from ..analysis.measured.measured import Measured
     from ..analysis.memory.memory import Memory
+    from ..analysis.passes.compile_time import CompileTime
     from ..analysis.passes.passes import Passes
     from ..analysis.provenance.fates.fate import Fates
     from ..analysis.provenance.inferred import Inferred
@@ -56,6 +57,9 @@ class LiveProgram(Protocol):
     def at(self, stage: str) -> Capture: ...
     def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
         """A trace of ``steps`` runs with these arguments."""
+
+    def compile_time(self) -> CompileTime:
+        """One more compile, measured."""
 
 
 @dataclass(frozen=True)
@@ -428,6 +432,21 @@ class Capture:
             return passes(*self.for_hosts.record.read(), progress)
 
         return self._answer("passes", make)
+
+    def compile_time(self) -> CompileTime:
+        """Where the time of compiling goes, by pass; compiles once more, under jax's profiler.
+
+        The rows add up to the seconds of that compile. ``slow`` has what XLA itself reports, with
+        its Python line. Raises ``ValueError`` for a capture that is not of a live program,
+        ``CaptureError`` where the profiler cannot run.
+        """
+
+        def make() -> CompileTime:
+            if self.for_hosts.program is None:
+                raise ValueError("only a program captured in this process can be compiled again")
+            return self.for_hosts.program.compile_time()
+
+        return self._answer("compile_time", make)
 
     @property
     def has_passes(self) -> bool:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..analysis.passes.compile_time import CompileTime
 from ..api.capture import Capture, PassRecord
 from ..hlo import Module, ReadWarning
 from ..hlo.origins.operations import Frame
 from ..hlo.snapshots import Snapshot
+from ..hlo.target import SlowToCompile
 from . import calls, stages
 from .cells import Cells, cells
 from .changing.call import GivenCall
 from .compat import jax_api as _compat
+from .compile_time import measured_compile
 from .describe import describe
 from .dumps import dumping, every_pass, messages, oom, provenance
 from .errors import CaptureError
 from .explain import explained
 from .marks import marks, python_calls
 from .profile import run_profiled
+from .slow import slow_to_compile
 from .sources import read_sources
 
 
@@ -60,7 +65,8 @@ class Program:
         self.cells = cells() if called is None else called
         self.traced, self._lowered, self._compiled = traced, lowered, compiled
         self._optimized: Module | None = None
-        self.messages: list[str] = []
+        self.messages = messages.Messages()
+        self.compile_seconds: float | None = None
         self.dumps: dict[str, str] = {}
         self._passes: tuple[tuple[Snapshot, ...], str] | None = None
         self.does_not_fit = ""
@@ -125,7 +131,7 @@ class Program:
                 stack.enter_context(_compat.no_persistent_cache())
             if not dump:
                 try:
-                    self._compiled = lowered.compile(compiler_options=options)
+                    self._compiled = self._timed(lowered, options)
                     return
                 except Exception as error:
                     if not oom.is_out_of_memory(error):
@@ -134,7 +140,7 @@ class Program:
             need = dumping.bytes_needed(lowered, every_pass=every)
             room = stack.enter_context(dumping.dump_folder(need))
             if room.path is None:
-                self._compiled = lowered.compile(compiler_options=options)
+                self._compiled = self._timed(lowered, options)
                 self._without_dump(room.why_not)
                 return
             try:
@@ -143,7 +149,7 @@ class Program:
                 if every:
                     dumping_to |= every_pass.options(room.path, origins=safe)
                     dumping_to["xla_dump_hlo_as_proto"] = devices[0].platform == "tpu"
-                self._compiled = lowered.compile(compiler_options=dumping_to)
+                self._compiled = self._timed(lowered, dumping_to)
             except Exception as error:
                 if oom.is_out_of_memory(error) and self._keep_what_was_made(error, room):
                     return
@@ -154,6 +160,13 @@ class Program:
             self._read_dump(room, len(devices))
             if not safe and self._optimized is not None:
                 self._warn(self._optimized, provenance.CRASHES)
+
+    def _timed(self, lowered: Any, options: dict[str, Any] | None) -> Any:
+        """The program compiled with these options; how long that took is kept."""
+        began = time.perf_counter()
+        compiled = lowered.compile(compiler_options=options)
+        self.compile_seconds = time.perf_counter() - began
+        return compiled
 
     def _keep_what_was_made(self, error: Exception, room: dumping.DumpFolder) -> bool:
         """Takes the module that did not fit from its dump; False if there is none."""
@@ -235,6 +248,11 @@ class Program:
         clean = str if self.marked is None else self.marked.clean
         return [self.cells.text(clean(m)) for m in self.messages]
 
+    def _slow_to_compile(self) -> tuple[SlowToCompile, ...]:
+        return tuple(
+            slow_to_compile(found, self.marked, self.cells) for found in self.messages.slow
+        )
+
     def _without_marks(self, dumps: Mapping[str, str]) -> dict[str, str]:
         clean = str if self.marked is None else self.marked.clean_dump
         return {name: self.cells.text(clean(text)) for name, text in dumps.items()}
@@ -274,6 +292,23 @@ class Program:
         args, kwargs = calls.inner_arguments(self.options.fn, args, kwargs)
         return run_profiled(self.compiled, args, kwargs, steps)
 
+    def compile_time(self) -> CompileTime:
+        """Compiles once more, measured. Raises ``CaptureError`` for what came compiled."""
+        if self.lowered is None:
+            raise CaptureError("a Compiled cannot be compiled again: capture the function itself")
+        # a copy of its own: jax returns what it has compiled before. Marks tell lines of alarms.
+        marked = marks.mark(self.lowered, self._frames)
+        if marked is None:
+            raise CaptureError("measuring a compile needs jax 0.10 or newer")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(explained("compile", self.name, moved=self.options.moved))
+            stack.enter_context(self.options.context())
+            said = stack.enter_context(messages.stderr_kept())
+            stack.enter_context(_compat.no_persistent_cache())
+            found = measured_compile(marked.lowered, self.options.compiler_options)
+        slow = tuple(slow_to_compile(text, marked, self.cells) for text in said.slow)
+        return replace(found, slow=slow)
+
     def at(self, stage: str) -> Capture:
         """The Capture of one stage. Raises ``CaptureError`` if it is not available."""
         __tracebackhide__ = True
@@ -295,6 +330,9 @@ class Program:
             sources=self._sources(module),
             dumps=self.dumps if optimized else {},
         )
+        if optimized:
+            slow = self._slow_to_compile()
+            target = replace(target, slow_to_compile=slow, compile_seconds=self.compile_seconds)
         title = self.options.title
         if optimized and self.does_not_fit:
             title = f"{title or module.name}: {self.does_not_fit.partition(': ')[0]}"

@@ -42,6 +42,21 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowToCompile:
+    """An alarm of XLA's: ``what`` ("Constant folding an instruction") took so many ``seconds``.
+
+    ``instruction`` is its line of HLO up to its attributes; ``frame`` the Python line, None if
+    unknown.
+    """
+
+    what: str
+    instruction: str
+    seconds: float
+    op_name: str = ""
+    frame: StackFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     platform: str = ""  # "cpu", "tpu", "gpu"
     device_kind: str = ""
@@ -55,6 +70,9 @@ class Target:
     cost_analysis: Mapping[str, float] = field(default_factory=dict)
     # what the compiler wrote to stderr while compiling, one line each
     compiler_messages: tuple[str, ...] = ()
+    # what XLA itself reported as slow to compile, slowest first; seconds of the whole compile
+    slow_to_compile: tuple[SlowToCompile, ...] = ()
+    compile_seconds: float | None = None
     jax_version: str = ""
     # id of the chip the user chose to model time on; "": that of device_kind
     hardware: str = ""

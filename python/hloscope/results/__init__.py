@@ -32,6 +32,7 @@ from ..analysis.memory.donated_copies import DonatedCopy
 from ..analysis.memory.liveness.liveness import Liveness
 from ..analysis.memory.memory import LiveValue, Memory
 from ..analysis.memory.peaks import MemorySpace
+from ..analysis.passes.compile_time import CompileStep, CompileTime
 from ..analysis.passes.passes import Passes
 from ..analysis.passes.row import Pass
 from ..analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, InstructionName
@@ -67,6 +68,8 @@ __all__ = [
     "Collectives",
     "Comparison",
     "Compile",
+    "CompileStep",
+    "CompileTime",
     "CompilerMessage",
     "Cost",
     "Delta",

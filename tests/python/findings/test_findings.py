@@ -502,3 +502,12 @@ ENTRY %main (x: f32[512,512], w: f32[512,512]) -> f32[512,512] {{
         cap = hs.read(text.replace("SECOND", second), hardware="tpu-v5e")
         assert [r.kind for r in cap.collectives] == kinds
         assert bool(cap.findings.of("collective-of-constant")) is said
+
+
+def test_what_is_slow_to_compile_is_said_with_its_line_and_the_time_that_xla_measured():
+    (found,) = (
+        next(c for c in CASES if c.rule == "slow-to-compile").ill().findings.of("slow-to-compile")
+    )
+    assert found.code == "return x + jnp.bincount(jnp.zeros(50, jnp.int32), length=1)[0]"
+    assert "%scatter.1 = s32[1]{0} scatter(%a, %b, %c) (measured by XLA" in found.evidence
+    assert "~" not in found.title + found.evidence

@@ -6,7 +6,10 @@ runs: shapes are enough. "tpu" cases compile for v5e:2x4 and need libtpu.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -387,3 +390,40 @@ def _reshaped_away(ill: bool) -> hs.Capture:
         return jax.lax.scan(add, jnp.zeros_like(w), rows)[0]
 
     return hs.capture(step, shaped((256, 512), F32, on), shaped((64, 64, 256), F32, on, "data"))
+
+
+ALARM = """\
+E0101 00:00:00.000000    1 slow_operation_alarm.cc:140] The operation took 1m2.5s
+Constant folding an instruction is taking > 1s:
+
+  %scatter.1 = s32[1]{{0}} scatter(%a, %b, %c), to_apply=%r, metadata={{op_name="{op_name}"}}
+
+This isn't necessarily a bug.
+"""
+
+
+@contextlib.contextmanager
+def folding_alarm() -> Iterator[None]:
+    """XLA warns, as it does once folding takes over a second, of the scatter that it compiles."""
+    plain = jax.stages.Lowered.compile
+
+    def compiled(self: Any, *args: Any, **options: Any) -> Any:
+        location = re.search(r'loc\("([^"]*/scatter-add)"', self.as_text(debug_info=True))
+        assert location is not None
+        os.write(2, ALARM.format(op_name=location[1]).encode())
+        return plain(self, *args, **options)
+
+    jax.stages.Lowered.compile = compiled  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        jax.stages.Lowered.compile = plain  # type: ignore[method-assign]
+
+
+@case("slow-to-compile", "XLA spends 62.5 s compiling on folding `scatter-add` to a constant")
+def _slow_to_compile(ill: bool) -> hs.Capture:
+    def step(x: Any) -> Any:
+        return x + jnp.bincount(jnp.zeros(50, jnp.int32), length=1)[0]
+
+    with folding_alarm() if ill else contextlib.nullcontext():
+        return hs.capture(step, jnp.ones(4))

@@ -13,6 +13,7 @@ from typing import Any
 import hloscope as hs
 import numpy as np
 import pytest
+from findings_programs import folding_alarm
 from hloscope.readers.xplane.xplane import read_trace
 from hloscope.show import blocks
 from hloscope.view.schema import decode, joined
@@ -230,6 +231,36 @@ def test_functions_of_libraries_run_with_their_own_arguments() -> None:
         way = WAYS[name]()
         cap = hs.capture(way.function, *way.arguments, exact=False, profile=1)
         assert cap.measured.coverage > 0.5, name
+
+
+def test_the_time_of_a_compile_is_told_by_pass_and_adds_up() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def step(x: Any) -> Any:
+        return x + jnp.bincount(jnp.zeros(50, jnp.int32), length=1)[0]
+
+    for exact in (True, False):
+        cap = hs.capture(step, jnp.ones(4), exact=exact)
+        with folding_alarm():
+            told = cap.compile_time()
+        assert sum(row.seconds for row in told) == pytest.approx(told.total_seconds)
+        assert all(row.seconds >= 0 for row in told)
+        passes = {row.name: row for row in told if row.kind == "HLO pass"}
+        assert "simplification" in passes["algsimp"].pipeline
+        assert {"constant_folding", "layout-assignment", "fusion"} <= set(passes)
+        assert any("LLVM" in row.name for row in told if row.kind == "code generation")
+        (slow,) = told.slow
+        assert slow.seconds == 62.5
+        assert "~" not in slow.op_name
+        assert (slow.frame is not None) == exact
+        assert "simplification (" not in str(told)
+        assert cap.compile_time() is told
+    compiled = jax.jit(step).lower(jnp.ones(4)).compile()
+    with pytest.raises(hs.CaptureError, match="a Compiled cannot be compiled again"):
+        hs.capture(compiled).compile_time()
+    with pytest.raises(ValueError, match="only a program captured in this process"):
+        hs.read(cap.text).compile_time()
 
 
 def test_a_topology_cannot_be_profiled_later(libtpu: None) -> None:

@@ -12,6 +12,7 @@ from . import (
     collective_repeats,
     collective_slices,
     collective_waits,
+    compile_rules,
     compute_rules,
     layout_rules,
     limits,
@@ -61,6 +62,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("unrolled", program_rules.unrolled, ANY_STAGE),
     ("host-callback", program_rules.host_callbacks, ANY_STAGE),
     ("host-copies", program_rules.host_copies, OPTIMISED),
+    ("slow-to-compile", compile_rules.slow_to_compile, ANY_STAGE),
 )
 
 
