@@ -8,7 +8,9 @@ from typing import Any
 
 from ..analysis.base.captured import Captured
 from ..analysis.diff.diff import compare
+from ..analysis.diff.measured import MeasuredDiff, measured_diff
 from ..analysis.diff.result import Diff
+from ..analysis.diff.text import LIMIT, text
 from .files import written
 from .hosts import host
 
@@ -24,8 +26,37 @@ class Comparison(Diff):
     instructions that correspond.
     """
 
-    __slots__ = ("sides",)
+    __slots__ = ("_measured", "sides")
     sides: tuple[Captured, Captured, tuple[tuple[int, int], ...]]
+    _measured: MeasuredDiff | None
+
+    @property
+    def measured(self) -> MeasuredDiff | None:
+        """What became slower and faster; None unless both captures have measured time."""
+        a, b, pairs = self.sides
+        times = getattr(a, "measured", None), getattr(b, "measured", None)
+        if times[0] is None or times[1] is None:
+            return None
+        if getattr(self, "_measured", None) is None:
+            found = measured_diff(a, b, (times[0], times[1]), pairs)
+            object.__setattr__(self, "_measured", found)
+        return self._measured
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; "measured" is there where both captures have measured time."""
+        measured = self.measured
+        found: dict[str, Any] = super().to_dict()
+        return found if measured is None else {**found, "measured": measured.to_dict()}
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def as_text(self, limit: int = LIMIT) -> str:
+        """As it prints, with at most ``limit`` instructions of each kind."""
+        parts = [text(self, limit)]
+        if self.measured is not None:
+            parts.append(str(self.measured))
+        return "\n".join(parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {f.name: getattr(self, f.name) for f in fields(Diff)}

@@ -21,6 +21,7 @@ from ..analysis.cost.roofline.transfers import Transfer
 from ..analysis.cost.runs import Runs
 from ..analysis.cost.timeline import Timeline
 from ..analysis.diff.differences import Change, CollectiveItem, Delta, Item, Place
+from ..analysis.diff.measured import MeasuredChange, MeasuredDiff
 from ..analysis.diff.result import Diff
 from ..analysis.findings.finding import Finding, Findings, Headline
 from ..analysis.findings.proof import Proof
@@ -95,6 +96,8 @@ __all__ = [
     "LogicalBuffer",
     "Loop",
     "Measured",
+    "MeasuredChange",
+    "MeasuredDiff",
     "MeasuredEvents",
     "MeasuredInstruction",
     "MeasuredLane",

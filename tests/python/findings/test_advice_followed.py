@@ -18,6 +18,7 @@ WITHOUT_ADVICE = {
     "whole-copies",
     "batched-branches",
     "narrow-copies",
+    "slow-to-compile",
 }
 # Rules of which hloscope can carry the advice out; what others advise is another program.
 CARRIED_OUT = {

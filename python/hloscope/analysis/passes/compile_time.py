@@ -1,4 +1,4 @@
-"""Where the time of a compile went: HLO passes, code generation, and what surrounds the compiler."""
+"""Where the time of a compile went: HLO passes, code generation, and around the compiler."""
 
 from __future__ import annotations
 

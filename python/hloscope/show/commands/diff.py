@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from ..terminal import BOLD
-from .shared import SOURCE, load, write
+from .shared import SOURCE, CommandError, load, write
 
 NAME = "diff"
 HELP = "compare two modules by structure; status 1 when they differ"
@@ -24,6 +24,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE",
         help="which stage of B, if another: shows what the passes in between do",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="TRACE",
+        action="append",
+        default=[],
+        help="a profiler trace of A, and again one of B: compares measured time",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON object")
     form.add_argument(
@@ -35,17 +42,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...analysis.diff.text import text
     from ...api.compared import diff
 
+    if len(arguments.profile) not in (0, 2):
+        raise CommandError("--profile is given twice: a trace of A, then one of B")
+    traces = arguments.profile or [None, None]
     sides = [
-        load(argparse.Namespace(file=file, module=module, stage=stage))
-        for file, module, stage in (
-            (arguments.a, arguments.module, arguments.stage),
+        load(argparse.Namespace(file=file, module=module, stage=stage, profile=profile))
+        for file, module, stage, profile in (
+            (arguments.a, arguments.module, arguments.stage, traces[0]),
             (
                 arguments.b,
                 arguments.module_b or arguments.module,
                 arguments.stage_b or arguments.stage,
+                traces[1],
             ),
         )
     ]
@@ -58,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.html:
         write(found.html(), arguments.html)
     else:
-        write(text(found, max(0, arguments.limit)), None, _style)
+        write(found.as_text(max(0, arguments.limit)), None, _style)
     return 1 if found else 0
 
 
