@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from ways import WAYS
 
 
 def scale(x: Any, by: Any = 2.0) -> Any:
@@ -231,3 +232,11 @@ def test_a_static_object_is_not_told_by_its_address() -> None:
     assert again.causes == ("static value",)
     assert "0x" not in again.changed
     assert "self is another Model than before" in again.changed
+
+
+def test_the_line_that_calls_a_library_function_is_the_persons_own() -> None:
+    way = WAYS["nnx_jit"]()
+    with hs.watch() as session:
+        way.function(*way.arguments)
+    (compiled,) = session.compiles
+    assert compiled.caller.rpartition(":")[0] == __file__

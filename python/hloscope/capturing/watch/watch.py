@@ -25,6 +25,7 @@ import jax
 import jax.monitoring
 
 from ...api.watched import FIRST, Compile, Watched
+from ...hlo.texts.places import is_library
 from ..cells import cells
 from . import call as watch_call
 
@@ -117,6 +118,7 @@ def _missed() -> Any:
     """
     frame: Any = sys._getframe(1)
     call: Any = None
+    outside = ""  # the innermost line outside of jax, which may be another library's
     while frame is not None:
         code = frame.f_code
         file = code.co_filename
@@ -127,9 +129,11 @@ def _missed() -> Any:
             if all(n in have for n in ("fun", "jit_info", "args", "kwargs")):
                 call = have["fun"], have["jit_info"], have["args"], have["kwargs"]
         elif not file.startswith((_JAX, _OWN)) and (call is not None or not _inside(file)):
-            return (*(call or (None, None, (), {})), f"{file}:{frame.f_lineno}")
+            outside = outside or f"{file}:{frame.f_lineno}"
+            if not is_library(file):
+                return (*(call or (None, None, (), {})), f"{file}:{frame.f_lineno}")
         frame = frame.f_back
-    return (*(call or (None, None, (), {})), "")
+    return (*(call or (None, None, (), {})), outside)
 
 
 def _inside(file: str) -> bool:
