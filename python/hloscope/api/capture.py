@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..analysis.findings.finding import Findings
     from ..analysis.findings.proof import Proof
     from ..analysis.measured.measured import Measured
+    from ..analysis.measured.run import Run
     from ..analysis.memory.memory import Memory
     from ..analysis.passes.compile_time import CompileTime
     from ..analysis.passes.passes import Passes
@@ -57,6 +58,9 @@ class LiveProgram(Protocol):
     def at(self, stage: str) -> Capture: ...
     def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
         """A trace of ``steps`` runs with these arguments."""
+
+    def run(self, args: Any, kwargs: Any, runs: int) -> Any:
+        """Seconds of each of ``runs`` runs, and of the calls alone."""
 
     def compile_time(self) -> CompileTime:
         """One more compile, measured."""
@@ -592,6 +596,24 @@ class Capture:
         capture that is not of a live, compiled program, ``CaptureError`` for arguments
         that are not arrays and for devices that are not attached.
         """
+        program = self._runnable()
+        return self._join_trace(program.profile(args, kwargs, steps), steps)
+
+    def run(self, *args: Any, runs: int = 20, **kwargs: Any) -> Run:
+        """Runs the program ``runs`` times, and a few times under ``jax.profiler``, at a glance.
+
+        Median and spread of a run, the time of the call alone, how long the devices work and
+        wait, beside the modelled time. The profile is kept as ``profile`` keeps it. Raises what
+        ``profile`` raises.
+        """
+        from ..analysis.measured.run import Run
+
+        seconds, of_calls = self._runnable().run(args, kwargs, runs)
+        measured = self.profile(*args, steps=min(runs, 5), **kwargs)
+        return Run(seconds, of_calls, measured, self.cost())
+
+    def _runnable(self) -> LiveProgram:
+        """The program, if it can run here. Raises ``ValueError``."""
         if self.does_not_fit:
             raise ValueError("a program that does not fit cannot run: there is nothing to profile")
         if self.for_hosts.program is None or self.stage != "optimized":
@@ -599,7 +621,7 @@ class Capture:
                 "only the optimized stage of a program captured in this process can run; "
                 "for a trace taken elsewhere use cap.add_profile('….xplane.pb')"
             )
-        return self._join_trace(self.for_hosts.program.profile(args, kwargs, steps), steps)
+        return self.for_hosts.program
 
     def add_profile(self, trace: str | Path | bytes, *, steps: int | None = None) -> Measured:
         """Joins a profiler trace taken elsewhere: an ``xplane.pb`` or a folder such as XProf's.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -32,6 +33,51 @@ def run_profiled(
     arguments stay usable: every step gets a copy. Raises ``CaptureError`` for arguments that
     are not arrays, and for a topology without devices.
     """
+    call, given = _ready(compiled, args, kwargs, steps)
+
+    def run() -> None:
+        jax.block_until_ready(call(given()))
+
+    run()
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="hloscope-")
+    except OSError as error:
+        raise CaptureError(
+            f"jax's profiler writes its trace to a folder, and none could be made ({error}). "
+            "Set TMPDIR to a folder that can be written to"
+        ) from None
+    with temporary as folder:
+        with jax.profiler.trace(folder):
+            for _ in range(steps):
+                run()
+        return read_trace(folder)
+
+
+def run_timed(
+    compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], runs: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds of each of ``runs`` calls until all is done, and until the call returned.
+
+    After one unmeasured call. Raises ``CaptureError`` as ``run_profiled`` does.
+    """
+    call, given = _ready(compiled, args, kwargs, runs)
+    jax.block_until_ready(call(given()))
+    done, returned = [], []
+    for _ in range(runs):
+        values = given()
+        began = time.perf_counter()
+        result = call(values)
+        returned.append(time.perf_counter() - began)
+        jax.block_until_ready(result)
+        done.append(time.perf_counter() - began)
+        del result
+    return tuple(done), tuple(returned)
+
+
+def _ready(
+    compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], steps: int
+) -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    """A call of the program, and what makes the arguments of the next one, on their devices."""
     check_runnable(args, kwargs, steps)
     devices = _compat.partition_devices(None, compiled)
     if not _compat.attached(devices):
@@ -49,24 +95,11 @@ def run_profiled(
     args, kwargs = _placed(compiled, *_dynamic(compiled, args, kwargs))
     donates = any(getattr(i, "donated", False) for i in jax.tree.leaves(compiled.args_info))
 
-    def call() -> None:
-        given = jax.tree.map(jnp.copy, (args, kwargs)) if donates else (args, kwargs)
-        jax.block_until_ready(given)
-        jax.block_until_ready(compiled(*given[0], **given[1]))
+    def given() -> Any:
+        values = jax.tree.map(jnp.copy, (args, kwargs)) if donates else (args, kwargs)
+        return jax.block_until_ready(values)
 
-    call()
-    try:
-        temporary = tempfile.TemporaryDirectory(prefix="hloscope-")
-    except OSError as error:
-        raise CaptureError(
-            f"jax's profiler writes its trace to a folder, and none could be made ({error}). "
-            "Set TMPDIR to a folder that can be written to"
-        ) from None
-    with temporary as folder:
-        with jax.profiler.trace(folder):
-            for _ in range(steps):
-                call()
-        return read_trace(folder)
+    return lambda values: compiled(*values[0], **values[1]), given
 
 
 def _dynamic(

@@ -25,7 +25,7 @@ from .dumps import dumping, every_pass, messages, oom, provenance
 from .errors import CaptureError
 from .explain import explained
 from .marks import marks, python_calls
-from .profile import run_profiled
+from .profile import run_profiled, run_timed
 from .slow import slow_to_compile
 from .sources import read_sources
 
@@ -291,6 +291,11 @@ class Program:
         """A trace of ``steps`` runs. Raises ``CaptureError`` for arguments that are not arrays."""
         args, kwargs = calls.inner_arguments(self.options.fn, args, kwargs)
         return run_profiled(self.compiled, args, kwargs, steps)
+
+    def run(self, args: Any, kwargs: Any, runs: int) -> Any:
+        """Seconds of each of ``runs`` calls until all is done, and until the call returned."""
+        args, kwargs = calls.inner_arguments(self.options.fn, args, kwargs)
+        return run_timed(self.compiled, args, kwargs, runs)
 
     def compile_time(self) -> CompileTime:
         """Compiles once more, measured. Raises ``CaptureError`` for what came compiled."""

@@ -27,6 +27,7 @@ from ..analysis.findings.finding import Finding, Findings, Headline
 from ..analysis.findings.proof import Proof
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
+from ..analysis.measured.run import Run
 from ..analysis.memory.audit import Donation, ParameterCopy
 from ..analysis.memory.carries import Carry, Loop, Residual
 from ..analysis.memory.donated_copies import DonatedCopy
@@ -117,6 +118,7 @@ __all__ = [
     "Proof",
     "Residual",
     "Roofline",
+    "Run",
     "Runs",
     "SameValues",
     "ShardedArray",

@@ -6,6 +6,7 @@ compiled for a TPU topology, as other tests do. The last case here is about that
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,37 @@ def test_functions_of_libraries_run_with_their_own_arguments() -> None:
         way = WAYS[name]()
         cap = hs.capture(way.function, *way.arguments, exact=False, profile=1)
         assert cap.measured.coverage > 0.5, name
+
+
+def test_runs_at_a_glance(traced: tuple[Any, Any, Path]) -> None:
+    cap, args, _ = traced
+    found = cap.run(*args, runs=6)
+    assert len(found.seconds) == len(found.call_seconds) == 6
+    assert all(call <= whole for call, whole in zip(found.call_seconds, found.seconds, strict=True))
+    low, high = found.spread
+    assert min(found.seconds) <= low <= found.median_seconds <= high <= max(found.seconds)
+    assert found.median_seconds == pytest.approx(np.median(found.seconds))
+    assert cap.measured is found.measured
+    assert 0 <= found.idle_share <= 1
+    assert found.is_dispatch_bound == ("dispatch-bound" in str(found))
+    assert found.modelled_seconds == cap.cost().roofline.total_seconds
+    with pytest.raises(hs.CaptureError, match="must be at least 1"):
+        cap.run(*args, runs=0)
+    with pytest.raises(ValueError, match="only the optimized stage of a program captured"):
+        hs.read(cap.text).run(*args)
+
+
+def test_a_program_that_does_little_waits_for_the_host() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    cap = hs.capture(jax.jit(lambda x: x + 1, donate_argnums=0), jnp.ones(4))
+    x = jnp.ones(4)
+    found = cap.run(x, runs=5)
+    assert not x.is_deleted()
+    slow = dataclasses.replace(found, seconds=tuple(10 * s + 1 for s in found.seconds))
+    assert slow.is_dispatch_bound
+    assert "wait for the host" in str(slow)
 
 
 def test_the_time_of_a_compile_is_told_by_pass_and_adds_up() -> None:
