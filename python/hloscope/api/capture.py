@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from ..analysis.findings.finding import Findings
     from ..analysis.findings.proof import Proof
     from ..analysis.measured.measured import Measured
-    from ..analysis.measured.run import Run
+    from ..analysis.measured.run import RunTimes
     from ..analysis.memory.memory import Memory
-    from ..analysis.passes.compile_time import CompileTime
     from ..analysis.passes.passes import Passes
     from ..analysis.provenance.fates.fate import Fates
     from ..analysis.provenance.inferred import Inferred
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from ..analysis.why.provenance_card import Why
     from ..hardware import Hardware
     from ..hlo.snapshots import Snapshot
+    from .compile_time import CompileTime
 
 T = TypeVar("T")
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
@@ -599,18 +599,18 @@ class Capture:
         program = self._runnable()
         return self._join_trace(program.profile(args, kwargs, steps), steps)
 
-    def run(self, *args: Any, runs: int = 20, **kwargs: Any) -> Run:
+    def run(self, *args: Any, runs: int = 20, **kwargs: Any) -> RunTimes:
         """Runs the program ``runs`` times, and a few times under ``jax.profiler``, at a glance.
 
         Median and spread of a run, the time of the call alone, how long the devices work and
         wait, beside the modelled time. The profile is kept as ``profile`` keeps it. Raises what
         ``profile`` raises.
         """
-        from ..analysis.measured.run import Run
+        from ..analysis.measured.run import RunTimes
 
         seconds, of_calls = self._runnable().run(args, kwargs, runs)
         measured = self.profile(*args, steps=min(runs, 5), **kwargs)
-        return Run(seconds, of_calls, measured, self.cost())
+        return RunTimes(seconds, of_calls, measured, self.cost())
 
     def _runnable(self) -> LiveProgram:
         """The program, if it can run here. Raises ``ValueError``."""

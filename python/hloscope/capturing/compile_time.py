@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..analysis.passes.compile_time import AROUND, CODE, PASS, PIPELINE, CompileStep, CompileTime
+from ..api.compile_time import AROUND, CODE, PASS, PIPELINE, CompileStep, CompileTime
 from .compat import jax_api as _compat
 from .errors import CaptureError
 
@@ -30,7 +30,7 @@ _HANDING_OVER = "jax and the runtime"
 _IN_WORDS = {"JitCompiler::Compile": "LLVM (JitCompiler::Compile)"}
 
 
-class _Event(NamedTuple):
+class _Timed(NamedTuple):
     name: str
     begin: float
     end: float
@@ -61,7 +61,7 @@ def measured_compile(lowered: Any, options: dict[str, Any] | None) -> CompileTim
         return _told(list(_threads(traces[0])), total)
 
 
-def _threads(trace: Path) -> Iterator[list[_Event]]:
+def _threads(trace: Path) -> Iterator[list[_Timed]]:
     """The events of each thread of the host, the outer ones first; seconds."""
     for plane in jax.profiler.ProfileData.from_file(str(trace)).planes:
         if not plane.name.startswith("/host:"):
@@ -74,12 +74,12 @@ def _threads(trace: Path) -> Iterator[list[_Event]]:
                 with contextlib.suppress(Exception):
                     module = next((str(v) for k, v in event.stats if k == "module"), "")
                 found.append(
-                    _Event(str(event.name), begin, begin + event.duration_ns / 1e9, module)
+                    _Timed(str(event.name), begin, begin + event.duration_ns / 1e9, module)
                 )
             yield sorted(found, key=lambda e: (e.begin, -e.end))
 
 
-def _told(threads: Sequence[list[_Event]], total: float) -> CompileTime:
+def _told(threads: Sequence[list[_Timed]], total: float) -> CompileTime:
     root = next((e for events in threads for e in events if e.name == _ROOT), None)
     if root is None:
         raise CaptureError("the trace of this compile has no event of the compiler")
@@ -113,7 +113,7 @@ def _told(threads: Sequence[list[_Event]], total: float) -> CompileTime:
     )
 
 
-def _covered(events: Sequence[_Event]) -> float:
+def _covered(events: Sequence[_Timed]) -> float:
     """Seconds in which something ran on a thread."""
     covered, until = 0.0, 0.0
     for event in events:
@@ -122,9 +122,9 @@ def _covered(events: Sequence[_Event]) -> float:
     return covered
 
 
-def _own_times(events: Sequence[_Event]) -> Iterator[tuple[_Event, float, list[_Event]]]:
+def _own_times(events: Sequence[_Timed]) -> Iterator[tuple[_Timed, float, list[_Timed]]]:
     """Each event with the seconds it took without what is inside, and what it is inside of."""
-    stack: list[tuple[_Event, list[float]]] = []
+    stack: list[tuple[_Timed, list[float]]] = []
     for event in [*events, None]:
         while stack and (event is None or event.begin >= stack[-1][0].end):
             done, inner = stack.pop()
@@ -135,9 +135,9 @@ def _own_times(events: Sequence[_Event]) -> Iterator[tuple[_Event, float, list[_
             stack.append((event, []))
 
 
-def _is_pipeline(event: _Event) -> bool:
+def _is_pipeline(event: _Timed) -> bool:
     return bool(event.module) and event.name.endswith(f" ({event.module})")
 
 
-def _plain(event: _Event) -> str:
+def _plain(event: _Timed) -> str:
     return event.name.removesuffix(f" ({event.module})")

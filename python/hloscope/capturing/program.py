@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..analysis.passes.compile_time import CompileTime
 from ..api.capture import Capture, PassRecord
+from ..api.compile_time import CompileTime
 from ..hlo import Module, ReadWarning
 from ..hlo.origins.operations import Frame
 from ..hlo.snapshots import Snapshot

@@ -26,7 +26,7 @@ from .origins.origins import Origins
 from .origins.python_calls import PythonCall, PythonCalls
 from .parts import Alias, FrameTable, Metadata, ReadWarning, StackFrame
 from .shape import Layout, Shape, parse_shape
-from .target import Argument, Device, Target
+from .target import Argument, Device, SlowToCompile, Target
 from .texts import printer as printer  # lets ``Module.text`` print
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "PythonCalls",
     "ReadWarning",
     "Shape",
+    "SlowToCompile",
     "StackFrame",
     "Target",
     "parse_shape",

@@ -27,14 +27,13 @@ from ..analysis.findings.finding import Finding, Findings, Headline
 from ..analysis.findings.proof import Proof
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
-from ..analysis.measured.run import Run
+from ..analysis.measured.run import RunTimes
 from ..analysis.memory.audit import Donation, ParameterCopy
 from ..analysis.memory.carries import Carry, Loop, Residual
 from ..analysis.memory.donated_copies import DonatedCopy
 from ..analysis.memory.liveness.liveness import Liveness
 from ..analysis.memory.memory import LiveValue, Memory
 from ..analysis.memory.peaks import MemorySpace
-from ..analysis.passes.compile_time import CompileStep, CompileTime
 from ..analysis.passes.passes import Passes
 from ..analysis.passes.row import Pass
 from ..analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, InstructionName
@@ -45,6 +44,7 @@ from ..analysis.why.compiler_messages import CompilerMessage
 from ..analysis.why.provenance_card import Why
 from ..analysis.why.provenance_origins import AxisOrigin
 from ..api.compared import Comparison
+from ..api.compile_time import CompileStep, CompileTime
 from ..api.watched import Compile, Watched
 from ..hlo.buffers import Allocation, Assigned, HeapEvent, HeapTrace, LogicalBuffer
 from ..hlo.changes import Changes, ProgramChange, SameValues
@@ -118,7 +118,7 @@ __all__ = [
     "Proof",
     "Residual",
     "Roofline",
-    "Run",
+    "RunTimes",
     "Runs",
     "SameValues",
     "ShardedArray",

@@ -16,7 +16,7 @@ _WAITS = 0.5
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Printed):
+class RunTimes(Printed):
     """Seconds of each run, measured without a profiler, after one to warm up.
 
     ``seconds``: from the call to the end of the last device's work; ``call_seconds``: until the

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...hlo.target import SlowToCompile
-from ...hlo.texts.places import whole_place
-from ..text.results import Row, Rows
-from ..text.units import duration, printed
+from ..analysis.text.results import Row, Rows
+from ..analysis.text.units import duration, printed
+from ..hlo.target import SlowToCompile
+from ..hlo.texts.places import whole_place
 
 PASS, PIPELINE, CODE, AROUND = "HLO pass", "pipeline", "code generation", "around the compiler"
 _SHOWN = 15
