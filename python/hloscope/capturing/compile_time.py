@@ -51,10 +51,17 @@ def measured_compile(lowered: Any, options: dict[str, Any] | None) -> CompileTim
     profiling: Any = jax.profiler.ProfileOptions()
     profiling.host_tracer_level, profiling.python_tracer_level = 3, 0
     with tempfile.TemporaryDirectory(prefix="hloscope-") as folder:
-        with jax.profiler.trace(folder, profiler_options=profiling):
+        try:
+            jax.profiler.start_trace(folder, profiler_options=profiling)
+        except Exception as error:
+            said = str(error).splitlines()[:1]
+            raise CaptureError(f"jax's profiler cannot start: {''.join(said)}") from error
+        try:
             began = time.perf_counter()
             lowered.compile(compiler_options=options)
             total = time.perf_counter() - began
+        finally:
+            jax.profiler.stop_trace()
         traces = list(Path(folder).rglob("*.xplane.pb"))
         if not traces:
             raise CaptureError("jax's profiler wrote no trace of this compile")

@@ -265,7 +265,7 @@ def test_a_program_that_does_little_waits_for_the_host() -> None:
     assert "wait for the host" in str(slow)
 
 
-def test_the_time_of_a_compile_is_told_by_pass_and_adds_up() -> None:
+def test_the_time_of_a_compile_is_told_by_pass_and_adds_up(tmp_path: Path) -> None:
     import jax
     import jax.numpy as jnp
 
@@ -288,6 +288,9 @@ def test_the_time_of_a_compile_is_told_by_pass_and_adds_up() -> None:
         assert (slow.frame is not None) == exact
         assert "simplification (" not in str(told)
         assert cap.compile_time() is told
+    another = hs.capture(step, jnp.ones(4), exact=False)
+    with jax.profiler.trace(str(tmp_path)), pytest.raises(hs.CaptureError, match="cannot start"):
+        another.compile_time()
     compiled = jax.jit(step).lower(jnp.ones(4)).compile()
     with pytest.raises(hs.CaptureError, match="a Compiled cannot be compiled again"):
         hs.capture(compiled).compile_time()
