@@ -185,3 +185,33 @@ def test_levels_whose_parts_are_numbered_on_are_one_fold():
     lines.append(f"  ROOT r = f32[64] negate({before})")
     _, _, names = folded("\n".join(["HloModule m", "", "ENTRY main {", *lines, "}", ""]))
     assert "down_[0..3]" in [label for label, _ in names]
+
+
+def test_two_norms_around_a_layer_are_no_fold():
+    """``LayerNorm_0 → attention → LayerNorm_1``: one box for both would put them side by side."""
+
+    def program(middle: str) -> str:
+        lines = ["HloModule m", "", "ENTRY main {", "  x = f32[64,64] parameter(0)"]
+
+        def add(name: str, operation: str, scope: str) -> str:
+            meta = f'metadata={{op_name="jit(f)/net/{scope}/op"}}'
+            lines.append(f"  {name} = f32[64,64] {operation}, {meta}")
+            return name
+
+        at = "x"
+        for k in range(2):
+            for n, opcode in enumerate(("tanh", "negate", "sqrt", "abs")):
+                at = add(f"n{k}.{n}", f"{opcode}({at})", f"norm_{k}")
+            for n in range(4 if k == 0 else 0):
+                at = add(f"m{n}", middle.format(at), "attention")
+        for n in range(3):
+            at = add("ROOT r" if n == 2 else f"h{n}", middle.format(at), "head")
+        return "\n".join([*lines, "}"])
+
+    def folded(text: str) -> list[str]:
+        module = read_modules(text)[0]
+        tree = group_tree(module)
+        return [tree.label[f.members[0]] for f in folds(module, tree).folds]
+
+    product = "dot({0}, {0}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    assert folded(program(product)) == []

@@ -146,6 +146,9 @@ class _Contents:
         """Whether one of ``between`` needs one of ``a`` and ``b`` and serves the other."""
         groups = [a, b, *between]
         products = {g: self._products(g) for g in groups}
+        for g in (a, b):  # without products: all that it does
+            if not len(products[g]):
+                products[g] = np.concatenate([self._rows(x) for x in self._subtree(g)])
         graph = self._graph(int(self.table.computation[products[a][0]]))
         bits = {r - graph.first: 1 << n for n, g in enumerate(groups) for r in products[g].tolist()}
         above = graph.ancestors(bits)
@@ -226,9 +229,9 @@ def _runs(
         ordered = [g for _, g in sorted(numbered)]
         layers = [g for g in ordered if g in place]
         sets = _of_one_kind(layers, contents, with_products, place)
-        sets += _without_products(
-            [g for g in ordered if g not in place], group_class, contents, numbers
-        )
+        others = [g for g in ordered if g not in place]
+        for part in _without_products(others, group_class, contents, numbers):
+            sets += _that_follow(part, tree, contents, with_products)
         for members in sets:
             label = stem.replace("\0", _range([numbers[g] for g in members]))
             if all(tree.layer[g] for g in members):
@@ -247,6 +250,21 @@ def _without_products(
     if not sets or any(b[0] < a[1] for a, b in pairwise(ranges)):
         sets = _alike(ordered, group_class, contents, NEAR_SHARE, shapes=False)[0]
     return sets
+
+
+def _that_follow(
+    members: list[int], tree: GroupTree, contents: _Contents, siblings: list[int]
+) -> list[list[int]]:
+    """Runs of calls with no product between them: two norms around a layer are no fold."""
+    if not siblings or any(KINDS[int(tree.kind[g])] != "scope" for g in members):
+        return [members]
+    out = [members[:1]]
+    for a, b in pairwise(members):
+        if contents.on_the_way(a, b, siblings):
+            out.append([b])
+        else:
+            out[-1].append(b)
+    return [part for part in out if len(part) >= MIN_MEMBERS]
 
 
 def _stages(members: list[int], contents: _Contents) -> list[list[int]]:

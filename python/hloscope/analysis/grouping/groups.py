@@ -68,8 +68,8 @@ BESIDE = 10
 # Single operations and kinds of groups that may stand in a group with calls.
 BESIDE_CALLS = 6
 # No more boxes than this are a piece of a call of the same name that has so many times as many.
-PIECE = 3
-PIECE_OF = 10
+PIECE = 4
+PIECE_OF = 5
 # A loop's body is the function that most of it comes from.
 MOSTLY = 0.6
 # It is not, if as much as this, compared with what is inside, is of that function elsewhere.

@@ -114,14 +114,15 @@ def _extent(node: Node) -> tuple[int, int]:
 
 
 def _gather(node: Node, loose: Ints, t: Table, places: Ints) -> None:
-    """Groups of what is loose in one place each; place 0 has no part before it."""
-    last = int(places.max(initial=0)) if node.kind == "entry" else -1
+    """Groups of what is loose in one place each; in ENTRY what has no part before it are inputs."""
     taken = {c.label for c in node.children}
     for d in np.unique(places).tolist():
         rows = loose[places == d]
         if len(rows) < SMALLEST:
             continue
-        label = "inputs" if d == 0 else "outputs" if d == last else ""
+        label = ""
+        if node.kind == "entry":
+            label = "inputs" if d == 0 else "outputs" if _are_results(rows, t, node) else ""
         label = label or "·".join(words_of_mask(telling_mask(t, rows))) or "between"
         name, again = label, 1
         while label in taken:
@@ -130,6 +131,14 @@ def _gather(node: Node, loose: Ints, t: Table, places: Ints) -> None:
         taken.add(label)
         node.children.append(Node("component", label, node.computation, members=rows))
         node.members = np.setdiff1d(node.members, rows, assume_unique=True)
+
+
+def _are_results(rows: Ints, t: Table, node: Node) -> bool:
+    """Whether nothing but the result of the computation uses what these rows make."""
+    mine = np.zeros(len(t.opcode), bool)
+    mine[rows] = True
+    users = t.operands.rows[mine[t.operands.values]]
+    return bool((mine[users] | (users == t.roots[node.computation])).all())
 
 
 def _class(label: str) -> str:
