@@ -150,7 +150,7 @@ class Picture:
 
 PICTURES: dict[str, Picture] = {
     "explorer.webp": Picture("step", width=1400, height=860),
-    "layers.webp": Picture("unrolled", width=1120, height=680),
+    "layers.webp": Picture("unrolled", width=1120, height=780),
     "convolutions.webp": Picture("resnet", width=1120, height=700, dark=True),
     "findings.webp": Picture("step", _tab("Findings")),
     "graph.webp": Picture("step", _graph),
