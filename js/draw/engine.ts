@@ -204,14 +204,16 @@ export class Engine {
     }
     if (this.weight[this.tree.root] <= TINY) this.openFusions(least);
   }
-  /** Opens fusions, smaller ones first, as long as the picture can be read. */
+  /** Opens fusions that work, smaller ones first, as long as the picture can be read. */
   private openFusions(least: number): void {
     const { tree, weight } = this;
+    const working = worthOf(tree, tree.root) > 0;
     const { nodes, kind } = this.projected(this.openness);
     const fusions = [...nodes].filter((v, item) => {
       const group = v < tree.stacks ? tree.groupOf(v) : -1;
       const isFusion = group >= 0 && this.model.groupKind(group) === "fusion";
-      return isFusion && kind[item] !== ItemKind.Open && weight[v] > 2;
+      const works = !working || worthOf(tree, v) >= WORTH_OPENING;
+      return isFusion && works && kind[item] !== ItemKind.Open && weight[v] > 2;
     });
     for (const v of fusions.sort((a, b) => weight[a] - weight[b] || a - b)) {
       const next = this.openness.copy();

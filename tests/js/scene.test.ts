@@ -6,7 +6,7 @@ import { nextItem, pathBetween } from "../../js/draw/input/walk.ts";
 import type { PaintState } from "../../js/draw/paint/paint-state.ts";
 import { paintScene } from "../../js/draw/paint/painter.ts";
 import { escapeXml, SvgSurface } from "../../js/draw/paint/svg-surface.ts";
-import { CHIP_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
+import { CHIP_HEIGHT, SUB_SIZE, TextMetrics } from "../../js/graph/metrics.ts";
 import { ItemKind } from "../../js/graph/project/projection.ts";
 import { nodeLabel } from "../../js/graph/project/words.ts";
 import { itemLooks } from "../../js/scene/looks.ts";
@@ -259,7 +259,9 @@ describe("scene", () => {
     );
     const { picture } = engine.openDefault();
     expect(picture.projection.kind.length).toBeGreaterThanOrEqual(9);
-    expect(11 * Math.min(832 / picture.width, 488 / picture.height)).toBeGreaterThanOrEqual(10);
+    expect(SUB_SIZE * Math.min(832 / picture.width, 488 / picture.height)).toBeGreaterThanOrEqual(
+      10,
+    );
   });
 
   test("rows too many for a low pane have their chips beside the text", () => {
@@ -275,7 +277,7 @@ describe("scene", () => {
       { parent: 0, kind: "entry", label: "main" },
     ];
     const low = engineOf({ instructions, groups }, 832, 150).openDefault().picture;
-    expect(11 * Math.min(832 / low.width, 150 / low.height)).toBeGreaterThanOrEqual(10);
+    expect(SUB_SIZE * Math.min(832 / low.width, 150 / low.height)).toBeGreaterThanOrEqual(10);
     const boxes = low.text.filter((t) => t.chips.length > 0);
     expect(boxes.length).toBe(3);
     expect(boxes.every((t) => t.beside > 0 && t.height === 28)).toBe(true);
