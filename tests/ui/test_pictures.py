@@ -193,7 +193,7 @@ def test_a_view_that_looks_otherwise_is_seen(
     assert found["mean"] > MEAN or found["part"] > PART, found
 
 
-GRAPH_LABEL = "fusion copy"  # occurs once
+GRAPH_LABEL = "layer_2"  # occurs once
 
 # Draws one label of the graph elsewhere, or not at all.
 OTHERWISE = """([text, dx, dy, gone]) => {

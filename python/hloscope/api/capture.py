@@ -102,6 +102,12 @@ class ForHosts:
     asked: Changes = field(default_factory=lambda: Changes())
     places: dict[Any, StackFrame] = field(default_factory=dict)
 
+    def keep_proofs(self, proofs: Mapping[tuple[str, str], tuple[Proof, ...]]) -> None:
+        """Keeps what trying the advice of findings gave, by rule and title, for views and pages."""
+        self.proofs = {**self.proofs, **proofs}
+        self.answers.pop("findings", None)
+        self.revision += 1
+
     def is_answered(self, question: str) -> bool:
         """Whether an answer, such as "summary", was worked out already."""
         return question in self.answers
@@ -384,11 +390,6 @@ class Capture:
             return found.with_proofs(self.for_hosts.proofs)
 
         return self._answer("findings", make)
-
-    def keep_proofs(self, proofs: Mapping[tuple[str, str], tuple[Proof, ...]]) -> None:
-        """Keeps what trying the advice of findings gave, by rule and title, for views and pages."""
-        self.for_hosts.proofs = {**self.for_hosts.proofs, **proofs}
-        self._forget("findings")
 
     def add_values(
         self, values: Any, *, label: str = "own values", unit: str = "", column: str = ""

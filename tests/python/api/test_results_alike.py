@@ -175,6 +175,8 @@ def test_the_page_of_results_is_the_code(repo: Path) -> None:
         assert inspect.isfunction(member) is ("(" in question), name
         work_out = member.work_out if isinstance(member, answer) else member
         returned = str(work_out.__annotations__["return"])
+        if returned == "Any":  # a class of planning, which the core does not import
+            returned = str(work_out.__doc__).partition(":")[0].strip("`")
         assert re.sub(r"\[.*", "", returned) == result.strip("`"), name
         if rows:
             cls, row = getattr(results, result.strip("`")), getattr(results, rows.strip("`"))

@@ -182,8 +182,8 @@ def test_calls_and_groups_are_those_that_the_profiler_saw(name: str) -> None:
     assert found.calls[0] == found.calls[1]
     assert found.members >= 0.98
     assert found.groups[0] == found.groups[1] > 0
-    # a loop's own slices are in its body, which is the layer where the loop runs nothing else
-    assert found.boxes >= (0.85 if name == "scanned_and_rematerialised" else 0.97)
+    # a loop's own slices and writes are in its body: the layer, where it runs nothing else
+    assert found.boxes >= {"scanned_and_rematerialised": 0.85, "nnx_scanned": 0.8}.get(name, 0.97)
 
 
 def test_a_call_is_in_the_scope_of_nearly_all_its_boxes():

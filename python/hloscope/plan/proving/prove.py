@@ -46,7 +46,7 @@ def prove(
         key: tuple(sorted(rows, key=lambda p: (bool(p.error), p.may_alter, -p.gain)))
         for key, rows in proofs.items()
     }
-    cap.keep_proofs(kept)
+    cap.for_hosts.keep_proofs(kept)
     return cap.findings
 
 

@@ -44,9 +44,8 @@ def shared_places(live: Liveness, sharing: Sharing) -> Ints:
 class Sharing:
     """Answers ``CanShareOperandBufferWithUser`` for buffers; caches results for fusions."""
 
-    def __init__(self, live: Liveness, *, sums_in_place: bool = False) -> None:
+    def __init__(self, live: Liveness) -> None:
         self.live = live
-        self.sums_in_place = sums_in_place  # XLA:TPU sums over devices into what it sums
         self._elementwise: dict[int, bool] = {}
         self._operands: dict[int, dict[int, list[int]]] = {}
 
@@ -78,8 +77,6 @@ class Sharing:
 
     def operands(self, i: Instruction) -> dict[int, list[int]]:
         """Buffers of the array operands of ``i``; {} if it cannot share."""
-        if i.opcode == "all-reduce" and self.sums_in_place:
-            return self._positions(i)
         if i.opcode not in ("fusion", "sort") and i.opcode not in _ELEMENTWISE:
             return {}
         return self._positions(i)
@@ -123,8 +120,6 @@ class Sharing:
             if len(o.users) != 1:
                 return False
             return len(user.operands) == 1 or leaf == operand
-        if user.opcode == "all-reduce":
-            return leaf == operand
         return user.opcode in _ELEMENTWISE
 
     def _fusion(self, user: Instruction, operand: int) -> bool:

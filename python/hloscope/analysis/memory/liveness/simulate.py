@@ -170,9 +170,8 @@ def simulate(module: Module) -> Liveness:
         definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
         has_several=has_several,
     )
-    is_tiled = _is_tiled(values)
-    sharing = Sharing(live, sums_in_place=is_tiled)
-    if not is_tiled:
+    sharing = Sharing(live)
+    if not _is_tiled(values):
         live = replace(live, home=homes(live, sharing))
     return replace(live, shared=shared_places(live, sharing))
 
