@@ -47,7 +47,8 @@ def compile_one(file: Path, place: str, out: Path) -> None:
 
         chips = topologies.get_topology_desc("v5e:2x4", platform="tpu").devices
         function, arguments = module.make(mesh(chips))
-        capture = hs.capture(function.lower(*arguments), **options)
+        jitted = function if hasattr(function, "lower") else jax.jit(function)
+        capture = hs.capture(jitted.lower(*arguments), **options)
     out.write_text(capture.text)
 
 
