@@ -282,6 +282,28 @@ def test_what_a_loop_takes_counts_and_keeps_is_no_box():
     assert not bits["of_product"] & TURN
 
 
+def test_a_sum_over_one_row_is_how_a_tpu_writes_a_reshape():
+    """Of the slice of a bias; a sum over several rows is work."""
+    reduce = """row_c { p = f32[6,16]{1,0} parameter(0)
+  i = s32[] parameter(1)
+  z = s32[] constant(0)
+  none = f32[] constant(-0)
+  d = f32[ROWS,16]{1,0} dynamic-slice(p, i, z), dynamic_slice_sizes={ROWS,16}
+  ROOT s = f32[16]{0} reduce(d, none), dimensions={0}, to_apply=add_c }
+add_c { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+body {"""
+    text = SCAN.replace(
+        "bias = f32[16]{0} reshape(slice)",
+        "bias = f32[16]{0} fusion(b, i), kind=kLoop, calls=row_c",
+    )
+    for rows, is_taken in ((1, True), (2, False)):
+        module = read_modules(text.replace("body {", reduce.replace("ROWS", str(rows)), 1))[0]
+        bias = next(i for i in module.instructions if i.name == "bias")
+        assert bool(flags(module)[bias.index] & TURN) is is_taken
+
+
 def test_a_loop_that_only_moves_is_shown():
     module = read_modules(COPIED)[0]
     bits = dict(zip((i.name for i in module.instructions), flags(module).tolist(), strict=True))
