@@ -18,6 +18,7 @@ from .api import hosts
 
 if TYPE_CHECKING:
     from . import results
+    from .analysis.check.baseline import write_baseline
     from .analysis.check.check import check
     from .analysis.check.result import BudgetError
     from .api.capture import CannotAnswer, Capture
@@ -72,6 +73,7 @@ __all__ = [
     "search_shardings",
     "transformer",
     "watch",
+    "write_baseline",
 ]
 
 _LAZY = {
@@ -104,6 +106,7 @@ _LAZY = {
     "search_shardings": "plan.search.search",
     "transformer": "plan.transformer.transformer",
     "watch": "capturing",
+    "write_baseline": "analysis.check.baseline",
 }
 
 
@@ -113,6 +116,8 @@ _HOSTS = {
     "page": "show.html:page",
     "dot": "show.dot:digraph",
     "svg": "show.dot:svg",
+    "markdown": "show.markdown:report",
+    "compared markdown": "show.markdown:compared",
     "mimebundle": "show.notebook.widget:mimebundle",
     "marimo": "show.notebook.hosts:for_marimo",
     "panel": "show.notebook.hosts:for_panel",

@@ -15,7 +15,10 @@ import pytest
 if TYPE_CHECKING:
     from .analysis.check.result import CheckReport
 
-_BUDGETS = ("max_peak", "max_wire_bytes", "forbid", "max_instructions", "require_donation")
+_BUDGETS = (
+    "max_peak", "max_wire_bytes", "forbid", "max_instructions", "require_donation", "require",
+    "baseline",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -690,6 +690,14 @@ class Capture:
         """Writes ``html`` to ``path`` and returns the path."""
         return written(path, self.html(passes=passes))
 
+    def to_markdown(self) -> str:
+        """Headline, findings with their lines, and folded tables, for a pull request or an issue.
+
+        Collectives, memory at the peak and the largest costs; names of the program are escaped.
+        What ``cap.findings.prove()`` gave stands with each finding.
+        """
+        return str(host("markdown")(self))
+
     def to_dot(self, **options: Any) -> graphviz.Digraph:
         """The grouped graph as a ``graphviz.Digraph``; ``.source`` is DOT text.
 

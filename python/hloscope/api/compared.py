@@ -70,6 +70,10 @@ class Comparison(Diff):
         """Writes ``html`` to ``path`` and returns the path."""
         return written(path, self.html())
 
+    def to_markdown(self) -> str:
+        """What differs, for a pull request: totals, findings of one side only, folded lists."""
+        return str(host("compared markdown")(self))
+
     def show(self, *, height: int = HEIGHT) -> None:
         """Shows both pictures as this cell's output. ``height``: CSS pixels.
 

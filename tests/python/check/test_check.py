@@ -394,3 +394,69 @@ def test_no_name_is_a_command_of_the_runner(
         ours = "github" in words and line.startswith("::error title=hloscope max-instructions::")
         assert ours or not line.lstrip().startswith("::"), line
         assert "##[" not in line
+
+
+def test_a_baseline_holds_what_the_program_took(gathering: hs.Capture, tmp_path: Path) -> None:
+    stored = hs.write_baseline(tmp_path / "main.json", gathering)
+    figures = json.loads(stored.read_text())["programs"][gathering.module.name]
+    assert figures["peak_bytes"] == gathering.memory.peak_bytes
+    assert figures["wire_bytes"] == gathering.collectives.wire_bytes
+    assert figures["instructions"] == len(gathering.module.instructions)
+    report = hs.check(gathering, baseline=stored)
+    assert report
+    assert len(report.kept) == 4
+
+
+@pytest.mark.parametrize("figure", ["peak_bytes", "wire_bytes", "instructions", "seconds"])
+def test_each_figure_is_held_to_the_stored_one(
+    gathering: hs.Capture, tmp_path: Path, figure: str
+) -> None:
+    program = hs.read(gathering.text, hardware="tpu-v5e")
+    path = hs.write_baseline(tmp_path / "main.json", program)
+    content = json.loads(path.read_text())
+    stored = content["programs"][program.module.name]
+    stored[figure] *= 0.9
+    path.write_text(json.dumps(content))
+    report = hs.check(program, baseline=path)
+    assert [b.budget for b in report.breaches] == [f"baseline: {figure}"]
+    assert "(+11.1%)" in report.breaches[0].message
+    assert hs.check(program, baseline=path, tolerance="12%")
+    assert not hs.check(program, baseline=path, tolerance=0.11)
+    stored[figure] = None
+    path.write_text(json.dumps(content))
+    assert hs.check(program, baseline=path).status == 2  # unknown then is not kept
+
+
+def test_a_baseline_of_another_chip_or_program_is_not_kept(
+    gathering: hs.Capture, small: hs.Capture, tmp_path: Path
+) -> None:
+    path = hs.write_baseline(tmp_path / "main.json", hs.read(gathering.text, hardware="tpu-v5e"))
+    other = hs.check(hs.read(gathering.text, hardware="tpu-v5p"), baseline=path)
+    assert other.status == 2
+    assert "different chips: tpu-v5e then, tpu-v5p now" in str(other)
+    unknown = hs.check(small, baseline=path)
+    assert unknown.status == 2
+    assert f"has no figures of small; it has those of: {gathering.module.name}" in str(unknown)
+    hs.write_baseline(path, small)
+    assert hs.check(small, baseline=path)
+    assert sorted(json.loads(path.read_text())["programs"]) == [gathering.module.name, "small"]
+
+
+def test_the_command_writes_and_compares_a_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, stored = tmp_path / "small.hlo", tmp_path / "main.json"
+    file.write_text(SMALL)
+    assert main(["check", str(file), "--write-baseline", str(stored)]) == 0
+    assert main(["check", str(file), "--baseline", str(stored)]) == 0
+    file.write_text(SMALL.replace("1024", "2048"))
+    assert main(["check", str(file), "--baseline", str(stored)]) == 1
+    assert "baseline: peak_bytes: 40 KiB, 20 KiB before (+100.0%)" in capsys.readouterr().out
+    assert main(["check", str(file), "--baseline", str(stored), "--tolerance", "100%"]) == 0
+    assert main(["check", str(file), "--tolerance", "5%"]) == 2  # no budget
+    assert main(["check", str(file), "--baseline", str(stored), "--tolerance", "-1"]) == 2
+    for content in ("{", "[]", '{"programs": {}}', '{"hloscope_baseline": 9, "programs": {}}'):
+        stored.write_text(content)
+        assert main(["check", str(file), "--baseline", str(stored)]) == 2
+        assert main(["check", str(file), "--write-baseline", str(stored)]) == 2
+        assert stored.read_text() == content

@@ -3,7 +3,8 @@
     ```python   executed in one namespace per page
     ```ipython  run in an IPython shell sharing that namespace (magics work)
     ```console  lines after "$ " run in a shell; a trailing "# exit 1" states the exit status
-    ```toml     parsed;  ```sh  names scripts of this repository;  ```text  is no code
+    ```toml     parsed;  ```yaml  a workflow: parsed, and its hloscope commands too
+    ```sh       names scripts of this repository;  ```text  is no code
 
 A line ``<!-- needs: libtpu -->`` above a block leaves it out where that package is missing; a
 warning says so. Pages run in a child process each, in an empty folder, on 8 CPU devices.
@@ -15,6 +16,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -23,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
+from hloscope.show.cli import parser
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DOCS = REPOSITORY / "docs"
@@ -112,6 +116,13 @@ def test_blocks_that_do_not_run_are_valid(page: Path) -> None:
         where = f"{name(page)}:{block.line}"
         if block.kind == "toml":
             tomllib.loads(block.code)
+        elif block.kind == "yaml":
+            jobs = yaml.safe_load(block.code)["jobs"]
+            runs = [s["run"] for job in jobs.values() for s in job["steps"] if "run" in s]
+            commands = re.findall(r"^ *hloscope (.*)", "\n".join(runs), re.M)
+            assert commands, where
+            for command in commands:
+                parser().parse_args(shlex.split(command))
         elif block.kind == "sh":
             for path in re.findall(r"[\w./-]+/[\w.-]+", block.code):
                 assert (REPOSITORY / path).exists(), f"{where} names {path}, which is not there"

@@ -8,12 +8,15 @@ A new budget needs a field in result.py, a keyword here and a rule in rules.py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from ..base.captured import Captured
 from .result import MAIN_MEMORY, BudgetError, Budgets, CheckReport, Size
 from .rules import RULES, Result
 from .sizes import parse_size
+
+TOLERANCE = Budgets().tolerance
 
 
 def budgets(
@@ -24,6 +27,8 @@ def budgets(
     max_instructions: int | None = None,
     require_donation: bool | str | Sequence[str] = False,
     require: str | Sequence[str] = (),
+    baseline: str | os.PathLike[str] | None = None,
+    tolerance: float | str = TOLERANCE,
 ) -> Budgets:
     """``Budgets`` from what a user writes. Raises ``ValueError`` for an invalid size."""
     if max_instructions is not None and (
@@ -43,7 +48,21 @@ def budgets(
         if isinstance(require_donation, bool)
         else tuple(require_donation),
         require=_required(require),
+        baseline=None if baseline is None else os.fspath(baseline),
+        tolerance=_part(tolerance),
     )
+
+
+def _part(given: float | str) -> float:
+    """0.05 of ``0.05`` or ``"5%"``. Raises ``ValueError``."""
+    try:
+        text = str(given).strip()
+        part = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        part = -1.0
+    if not 0 <= part < 100:
+        raise ValueError(f'tolerance is a part such as 0.05 or "5%", not {given!r}')
+    return part
 
 
 def _required(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -63,7 +82,7 @@ def _sizes(given: Size | Mapping[str, Size] | None, single: str) -> dict[str, in
     return {single: parse_size(given)}
 
 
-def check(
+def check(  # noqa: PLR0913  # a keyword for each budget
     cap: Captured,
     *,
     max_peak: Size | Mapping[str, Size] | None = None,
@@ -72,6 +91,8 @@ def check(
     max_instructions: int | None = None,
     require_donation: bool | str | Sequence[str] = False,
     require: str | Sequence[str] = (),
+    baseline: str | os.PathLike[str] | None = None,
+    tolerance: float | str = TOLERANCE,
     raises: bool = False,
 ) -> CheckReport:
     """Checks a capture against limits; ``raises``: ``AssertionError`` if one is not kept.
@@ -83,7 +104,9 @@ def check(
     "host-transfer", "findings" or the rule of one ("gathered-twice"). ``require_donation``:
     True if every donated argument must be used for an output, or patterns of arguments
     ("params*") that must be. ``require="proved"``: the advice of no finding gains more than 5 %
-    when it is tried, which compiles; changes that may alter values are left out.
+    when it is tried, which compiles; changes that may alter values are left out. ``baseline`` is a
+    file of ``hs.write_baseline``: peak memory, wire bytes, instructions and the modelled step may
+    exceed what is stored by the part ``tolerance`` (0.02, or "2%").
 
     >>> hs.check(cap, max_peak="12GiB", forbid=["all-gather over model"], raises=True)
     """
@@ -95,6 +118,8 @@ def check(
         max_instructions=max_instructions,
         require_donation=require_donation,
         require=require,
+        baseline=baseline,
+        tolerance=tolerance,
     )
     report = check_budgets(cap, found)
     if raises and not report:

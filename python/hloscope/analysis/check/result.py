@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...hlo.texts.places import whole_place
@@ -70,6 +70,8 @@ class Budgets:
     max_instructions: int | None = None
     require_donation: bool | tuple[str, ...] = False
     require: tuple[str, ...] = ()  # "proved"
+    baseline: str | None = None  # a file of ``write_baseline``
+    tolerance: float = 0.02  # part of a stored figure by which it may be exceeded
 
     def __bool__(self) -> bool:
-        return self != Budgets()
+        return replace(self, tolerance=Budgets().tolerance) != Budgets()

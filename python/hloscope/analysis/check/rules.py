@@ -26,7 +26,8 @@ from ..findings.finding import Findings
 from ..findings.rules import RULES as FINDINGS
 from ..findings.rules import findings
 from ..memory.memory import analysed
-from ..text.units import size
+from ..text.units import quantity, size
+from .baseline import FIGURES, baseline_of, read_baseline
 from .result import MAIN_MEMORY, Breach, Budgets
 
 FINDING_RULES = tuple(name for name, *_ in FINDINGS)
@@ -394,4 +395,45 @@ def proved(cap: Captured, wanted: Budgets, result: Result) -> None:
         result.kept.append(f"{budget}: no advice that hloscope can follow gains over 5 %")
 
 
-RULES: tuple[Rule, ...] = (peak, wire_bytes, forbidden, instructions, donation, proved)
+def against_baseline(cap: Captured, wanted: Budgets, result: Result) -> None:
+    """No figure exceeds the stored one by more than the tolerance; seconds only of one chip."""
+    if wanted.baseline is None:
+        return
+    try:
+        stored = read_baseline(wanted.baseline, cap.module.name)
+    except ValueError as error:
+        result.problem("baseline", str(error))
+        return
+    if why := incomplete(cap.module):
+        result.problem("baseline", why)
+        return
+    now = baseline_of(cap)
+    for name, unit in FIGURES.items():
+        before, after = stored.get(name), now[name]
+        budget = f"baseline: {name}"
+        if name == "seconds" and before is not None and stored.get("chip") != now["chip"]:
+            chips = f"{stored.get('chip')} then, {now['chip'] or 'no chip'} now"
+            result.problem(budget, f"modelled on different chips: {chips}")
+            continue
+        if before is None or after is None:
+            if before is not after:
+                result.problem(budget, f"unknown {'then' if before is None else 'now'}")
+            continue
+        said = f"{quantity(after, unit)}, {quantity(before, unit)} before"
+        if before and after != before:
+            said += f" ({after / before - 1:+.1%})"
+        if after > before * (1 + wanted.tolerance):
+            result.breach(budget, f"{said}; {100 * wanted.tolerance:g} % more is allowed")
+        else:
+            result.kept.append(f"{budget}: {said}")
+
+
+RULES: tuple[Rule, ...] = (
+    peak,
+    wire_bytes,
+    forbidden,
+    instructions,
+    donation,
+    proved,
+    against_baseline,
+)

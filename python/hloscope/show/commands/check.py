@@ -16,10 +16,14 @@ from .shared import CommandError, add_source, existing, load, reason, write
 
 if TYPE_CHECKING:
     from ...analysis.check.result import Breach, CheckReport
+    from ...api.capture import Capture
 
 NAME = "check"
 HELP = "check a module against budgets; status 1: one is exceeded, 2: cannot be evaluated"
-KEYS = ("max-peak", "max-wire-bytes", "forbid", "max-instructions", "require-donation")
+KEYS = (
+    "max-peak", "max-wire-bytes", "forbid", "max-instructions", "require-donation", "baseline",
+    "tolerance",
+)  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +67,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "donated: write it after FILE then",
     )
     parser.add_argument(
+        "--baseline",
+        metavar="JSON",
+        help="figures of a stored run: none may be exceeded by more than --tolerance",
+    )
+    parser.add_argument(
+        "--tolerance", metavar="PART", help="of each stored figure: 0.05 or 5%% (2%%)"
+    )
+    parser.add_argument(
+        "--write-baseline",
+        metavar="JSON",
+        help="put this program's figures into a file, beside those of others",
+    )
+    parser.add_argument("--hardware", metavar="CHIP", help="chip to model the step on")
+    parser.add_argument(
         "--format",
         choices=("text", "github", "json"),
         default="text",
@@ -79,12 +97,24 @@ def run(arguments: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         where = f"{arguments.config}: " if arguments.config else ""
         raise CommandError(f"{where}{error}") from error
-    if not found:
+    if not found and not arguments.write_baseline:
         raise CommandError("no budget is given; see hloscope check --help")
-    report = check_budgets(load(arguments), found)
+    capture = load(arguments)
+    report = check_budgets(capture, found)
+    if arguments.write_baseline:
+        _write_baseline(arguments.write_baseline, capture)
     style = _style if arguments.format == "text" else None
     write(_FORMATS[arguments.format](report), None, style)
     return report.status
+
+
+def _write_baseline(path: str, capture: Capture) -> None:
+    from ...analysis.check.baseline import write_baseline
+
+    try:
+        write_baseline(path, capture)
+    except (OSError, ValueError) as error:
+        raise CommandError(reason(error)) from error
 
 
 def _wanted(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -98,6 +128,10 @@ def _wanted(arguments: argparse.Namespace) -> dict[str, Any]:
         wanted["forbid"] = arguments.forbid
     if arguments.max_wire_bytes:
         wanted["max-wire-bytes"] = _named(arguments.max_wire_bytes, "total")
+    if arguments.baseline:
+        wanted["baseline"] = str(existing(arguments.baseline))
+    if arguments.tolerance is not None:
+        wanted["tolerance"] = arguments.tolerance
     if arguments.require_donation:
         names = [n for n in arguments.require_donation if n is not True]
         wanted["require-donation"] = names or True
