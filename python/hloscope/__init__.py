@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .analysis.check.result import BudgetError
     from .api.capture import CannotAnswer, Capture
     from .api.compared import diff
+    from .api.live import live
     from .api.programs import read_programs
     from .api.read import read
     from .capturing import CaptureError, capture, watch
@@ -65,6 +66,7 @@ __all__ = [
     "diff",
     "largest",
     "list_modules",
+    "live",
     "plan_stages",
     "read",
     "read_programs",
@@ -99,6 +101,7 @@ _LAZY = {
     "read_programs": "api.programs",
     "read_stage_log": "plan.stages.read",
     "list_modules": "readers",
+    "live": "api.live",
     "ReadError": "readers",
     "compare": "plan.comparing.compare",
     "largest": "plan.comparing.largest",
@@ -116,6 +119,8 @@ _HOSTS = {
     "page": "show.html:page",
     "dot": "show.dot:digraph",
     "svg": "show.dot:svg",
+    "live arrays": "capturing.live:live_arrays",
+    "leaves": "capturing.live:leaves",
     "markdown": "show.markdown:report",
     "compared markdown": "show.markdown:compared",
     "mimebundle": "show.notebook.widget:mimebundle",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from ..analysis.base.captured import Captured
 from ..analysis.diff.diff import compare
@@ -13,6 +13,7 @@ from ..analysis.diff.result import Diff
 from ..analysis.diff.text import LIMIT, text
 from .files import written
 from .hosts import host
+from .live import Live, LiveDiff
 
 # CSS pixels of a comparison in a notebook.
 HEIGHT = 760
@@ -90,12 +91,20 @@ class Comparison(Diff):
         return {"text/plain": str(self), "text/html": host("compared frame")(self, height)}
 
 
-def diff(a: Captured, b: Captured) -> Comparison:
+@overload
+def diff(a: Captured, b: Captured) -> Comparison: ...
+@overload
+def diff(a: Live, b: Live) -> LiveDiff: ...
+def diff(a: Any, b: Any) -> Comparison | LiveDiff:
     """Compares two captures by structure, whatever the names of their instructions.
+
+    Of two ``hs.live()``: what there is more of and less of, which finds leaks.
 
     >>> print(hs.diff(hs.read("before.hlo"), hs.read("after.hlo")))
     >>> hs.diff(before, after).show()  # two pictures, what changed in colour
     """
+    if isinstance(a, Live) and isinstance(b, Live):
+        return a.diff(b)
     found, pairs = compare(a, b)
     values = {f.name: getattr(found, f.name) for f in fields(Diff)}
     values["title_a"], values["title_b"] = _titles(a, b)

@@ -253,11 +253,16 @@ class _JaxprBuilder:
         return "".join(out)
 
 
+def element_type(dtype: Any) -> str:
+    """XLA's name of a dtype: "f32"; "opaque" for one that it has not."""
+    return _DTYPES.get(str(dtype), "opaque")
+
+
 def _shape(aval: Any) -> Shape:
     dtype = getattr(aval, "dtype", None)
     if dtype is None or not hasattr(aval, "shape"):
         return parse_shape("token[]" if "oken" in type(aval).__name__ else "opaque[]")
-    kind = _DTYPES.get(str(dtype), "opaque")
+    kind = element_type(dtype)
     dims = ",".join(str(d) if isinstance(d, int | np.integer) else "?" for d in aval.shape)
     return parse_shape(f"{kind}[{dims}]")
 

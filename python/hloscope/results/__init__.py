@@ -45,6 +45,7 @@ from ..analysis.why.provenance_card import Why
 from ..analysis.why.provenance_origins import AxisOrigin
 from ..api.compared import Comparison
 from ..api.compile_time import CompileStep, CompileTime
+from ..api.live import Beside, DeviceMemory, Holder, Live, LiveArrays, LiveChange, LiveDiff
 from ..api.watched import Compile, Watched
 from ..hlo.buffers import Allocation, Assigned, HeapEvent, HeapTrace, LogicalBuffer
 from ..hlo.changes import Changes, ProgramChange, SameValues
@@ -59,6 +60,7 @@ __all__ = [
     "Assigned",
     "AxisOrigin",
     "AxisRef",
+    "Beside",
     "Breach",
     "Call",
     "Carry",
@@ -76,6 +78,7 @@ __all__ = [
     "Cost",
     "Delta",
     "DeviceGroups",
+    "DeviceMemory",
     "Diff",
     "DonatedCopy",
     "Donation",
@@ -89,9 +92,14 @@ __all__ = [
     "Headline",
     "HeapEvent",
     "HeapTrace",
+    "Holder",
     "InstructionCost",
     "InstructionName",
     "Item",
+    "Live",
+    "LiveArrays",
+    "LiveChange",
+    "LiveDiff",
     "LiveValue",
     "Liveness",
     "LogicalBuffer",

@@ -2,7 +2,8 @@
 
 No generated code: that would tie us to one protobuf version, and registering ``xla.*``
 names in the default pool clashes with TensorFlow's. Field numbers are those of
-``xla/service/hlo.proto`` and ``xla/xla_data.proto``. Three liberties, all wire-compatible:
+``xla/service/hlo.proto`` and ``xla/xla_data.proto``, the last ones of pprof's ``profile.proto``.
+Three liberties, all wire-compatible:
 
 * strings are declared ``bytes``, so a damaged dump cannot fail on invalid UTF-8;
 * enums are ``int``, so a value newer than this table is kept;
@@ -176,6 +177,14 @@ XStatEntry: key int 1, value XStatMetadata 2
 XPlane: id int 1, name bytes 2, lines *XLine 3, event_metadata *XEventEntry 4
   stat_metadata *XStatEntry 5, stats *XStat 6
 XSpace: planes *XPlane 1, errors *bytes 2, warnings *bytes 3, hostnames *bytes 4
+ValueType: type int 1, unit int 2
+Label: key int 1, str int 2, num int 3
+Sample: location_id *uint64 1, value *int 2, label *Label 3
+LocationLine: function_id uint64 1, line int 2
+Location: id uint64 1, line *LocationLine 4
+Function: id uint64 1, name int 2, filename int 4
+Profile: sample_type *ValueType 1, sample *Sample 2, location *Location 4, function *Function 5
+  string_table *bytes 6
 """
 
 _SCALARS = {
