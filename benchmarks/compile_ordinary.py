@@ -14,12 +14,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent / "ordinary"
 LIMIT_SECONDS = 900
 
 
-def compile_one(file: Path, place: str, out: Path) -> None:
+def captured(file: Path, place: str, **options: Any) -> Any:
+    """A program as ``hs.capture`` has it, for "cpu" or "tpu"."""
     import hloscope as hs
     import jax
     import numpy as np
@@ -30,25 +32,30 @@ def compile_one(file: Path, place: str, out: Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
-    options = {"exact": False, "provenance": False}
     axes = getattr(module, "MESH", None)
 
     def mesh(devices: object) -> jax.sharding.Mesh:
         return jax.sharding.Mesh(np.array(devices).reshape(tuple(axes.values())), tuple(axes))
 
+    lowered = options.pop("lowered", False)  # with a mesh, as jax lowers it itself
     if place == "cpu":
         function, arguments = module.make(mesh(jax.devices())) if axes else module.make()
-        capture = hs.capture(function, *arguments, **options)
-    elif axes is None:
+        return hs.capture(function, *arguments, **options)
+    if axes is None:
         function, arguments = module.make()
-        capture = hs.capture(function, *arguments, topology="v5e:2x4", **options)
-    else:
-        from jax.experimental import topologies
+        return hs.capture(function, *arguments, topology="v5e:2x4", **options)
+    from jax.experimental import topologies
 
-        chips = topologies.get_topology_desc("v5e:2x4", platform="tpu").devices
-        function, arguments = module.make(mesh(chips))
+    chips = topologies.get_topology_desc("v5e:2x4", platform="tpu").devices
+    function, arguments = module.make(mesh(chips))
+    if lowered:
         jitted = function if hasattr(function, "lower") else jax.jit(function)
-        capture = hs.capture(jitted.lower(*arguments), **options)
+        return hs.capture(jitted.lower(*arguments), **options)
+    return hs.capture(function, *arguments, **options)
+
+
+def compile_one(file: Path, place: str, out: Path) -> None:
+    capture = captured(file, place, lowered=True, exact=False, provenance=False)
     out.write_text(capture.text)
 
 

@@ -1,17 +1,28 @@
-"""CPU time of a proof beside a plain compile, and of eight changes here and in other processes.
+"""CPU time of a proof beside a plain compile, of eight changes here and in other processes, and
+what proofs gain beside what findings say is at stake.
 
     python benchmarks/proof_cost.py [--topology v5e:2x4] [--layers 12] [--rounds 3]
+    python benchmarks/proof_cost.py --gains FOLDER [NAME.cpu NAME.tpu ...]
 
 A proof is a change carried out, traced, compiled, read and modelled; a plain compile is jax's own
 of the same function, traced and lowered too. Rounds alternate, with jax's caches cleared.
+
+``--gains`` captures programs of ``benchmarks/ordinary``, each in a process of its own, tries the
+advice of their findings and prints a row for each: what was said to be at stake, and what the best
+way gained. The capture and the proofs stay in FOLDER; the next run says what is at stake anew, and
+compiles only what is not there.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import statistics
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -53,7 +64,73 @@ def step(params: Any, x: Any) -> Any:
     return params - 0.1 * jax.grad(loss)(params)
 
 
+LIMIT_SECONDS = 1200
+
+
+def keep_proofs(name: str, folder: Path) -> None:
+    """A capture of ``bert_mlm.cpu``, and the same with its proofs, as two pickles."""
+    from compile_ordinary import HERE, captured
+
+    stem, place = name.rsplit(".", 1)
+    cap = captured(HERE / f"{stem}.py", place)
+    cap.hardware = "tpu-v5e"
+    plain = pickle.dumps(cap)
+    proved = cap.findings.prove()
+    for row in proved:
+        print(name, row.rule, row.at_stake, *row.proofs, sep=" | ", flush=True)
+    (folder / f"{name}.capture").write_bytes(plain)
+    (folder / f"{name}.proofs").write_bytes(pickle.dumps(proved))
+
+
+def print_gains(folder: Path, names: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    ordinary = Path(__file__).with_name("ordinary")
+    every = [f"{f.stem}.{p}" for f in sorted(ordinary.glob("*.py")) for p in ("cpu", "tpu")]
+    within = total = 0
+    print(f"{'rule':20} {'program':28} {'at stake':>12} {'gained':>12}")
+    for name in names or every:
+        if not (folder / f"{name}.proofs").exists():
+            command = [sys.executable, __file__, "--keep", name, str(folder)]
+            try:
+                ended = subprocess.run(command, timeout=LIMIT_SECONDS, capture_output=True)
+            except subprocess.TimeoutExpired:
+                print(f"{name}: no end after {LIMIT_SECONDS} s", flush=True)
+                continue
+            if ended.returncode:
+                print(f"{name}: {ended.stderr.decode()[-200:]}", flush=True)
+                continue
+        # files that this benchmark wrote itself
+        cap = pickle.loads((folder / f"{name}.capture").read_bytes())
+        proved = pickle.loads((folder / f"{name}.proofs").read_bytes())
+        found = {f.rule: f for f in reversed(list(cap.findings))}
+        for tried in proved:
+            if not tried.proofs:
+                continue
+            best, now = tried.proofs[0], found.get(tried.rule)
+            before, after = {"peak": best.peak, "wire": best.wire, "step": best.step}[best.gains]
+            said = None if now is None else now.bytes if best.gains != "step" else now.seconds
+            gained = None if before is None or after is None else before - after
+            if said is not None and gained is not None:
+                total += 1
+                within += 0.7 <= gained / said <= 1.3
+            said, gained = (_of(best.gains, x) for x in (said, gained))
+            print(f"{tried.rule:20} {name:28} {said:>12} {gained:>12}", flush=True)
+    print(f"{within} of {total} gain 0.7 to 1.3 times what was at stake")
+
+
+def _of(measure: str, value: float | None) -> str:
+    if value is None:
+        return "nothing"
+    return f"{value * 1e6:,.0f} µs" if measure == "step" else f"{value / 2**20:,.1f} MiB"
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--keep"]:
+        keep_proofs(sys.argv[2], Path(sys.argv[3]))
+        return
+    if sys.argv[1:2] == ["--gains"]:
+        print_gains(Path(sys.argv[2]), sys.argv[3:])
+        return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topology")
     parser.add_argument("--layers", type=int, default=12)

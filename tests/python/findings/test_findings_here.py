@@ -448,7 +448,8 @@ def test_what_is_computed_again() -> None:
         "268 MFLOP of 2.68 GFLOP are in rematerialised operations: heaviest %z; the peak is"
         " 6 MiB of 1 GiB"
     )
-    assert (found.share, found.seconds, found.line) == (0.1, 64.0, "m.py:7")
+    # what is saved moves four times instead: 512 KiB at 1 MiB/s
+    assert (found.share, found.seconds, found.line) == (62 / 640, 62.0, "m.py:7")
     assert [i.name for i in found.instructions] == ["z"]
     more = dot("y", "bf16", plain)
     assert of(dots(*rows, more, dot("z", "bf16", again)), "rematerialisation") == ()

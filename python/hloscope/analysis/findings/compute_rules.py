@@ -360,9 +360,18 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
     if chip is not None:
         room = f"; the peak is {size(facts.memory.peak_bytes)} of {size(chip.memory_bytes)}"
     wire = [row for row in facts.collectives if row.phase == "rematerialised"]
-    seconds = None
-    if facts.seconds is not None:
-        seconds = float(facts.seconds[again].sum()) or None
+    if facts.seconds is not None and float(facts.seconds[again].sum()) < limits.LEAST_SECONDS:
+        return
+    saveable = _saveable(facts, again)
+    seconds, share = None, float(sum(flops[n] for n in saveable)) / total
+    if facts.seconds is not None and facts.total_seconds:
+        # what is saved is not computed again, but stored and fetched
+        moved = sum(_of_products(facts, n) * float(facts.runs[n]) for n in saveable)
+        bandwidth = facts.cost.hardware.memory_bandwidth if facts.cost.hardware else np.inf
+        kept = limits.SAVED_TIMES * moved / bandwidth
+        seconds = max(0.0, float(sum(facts.seconds[n] for n in saveable)) - kept)
+        share = seconds / facts.total_seconds
+    is_gained = share >= limits.WORTH_SAYING
     rows = np.flatnonzero(again & (flops > 0))
     rows = rows[np.argsort(-flops[rows], kind="stable")]
     heaviest = [facts.module.instructions[int(n)] for n in rows]
@@ -378,16 +387,48 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         f"{quantity(redone, 'FLOP')} of {quantity(total, 'FLOP')}{whole} are in rematerialised"
         f" operations{gathers}: heaviest {names(heaviest)}{room}",
         "if memory allows, save the most expensive of them (jax.checkpoint policies such as"
-        " dots_with_no_batch_dims_saveable)",
-        redone / total,
-        seconds,
+        " dots_with_no_batch_dims_saveable)"
+        if is_gained
+        else "",
+        max(share, limits.WORTH_SAYING),
+        seconds if is_gained else None,
         None,
         "",
         tuple(heaviest),
         frame,
         inferred,
-        changes=({"remat": {"*": "dots_with_no_batch_dims_saveable"}},),
+        changes=({"remat": {"*": "dots_with_no_batch_dims_saveable"}},) if is_gained else (),
     )
+
+
+def _saveable(facts: Facts, again: npt.NDArray[np.bool_]) -> list[int]:
+    """What runs again only for products that ``dots_with_no_batch_dims_saveable`` saves, by index.
+
+    A fusion that also makes other values runs again for these.
+    """
+    found = []
+    for n in np.flatnonzero(again & facts.cost.is_unit & (facts.runs > 0)).tolist():
+        i = facts.module.instructions[n]
+        products = _products_in(i)
+        if products and all(_is_unbatched(x) for x in products):
+            found.append(n)
+    return found
+
+
+def _products_in(i: Instruction) -> list[Instruction]:
+    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
+    return [x for x in inside if x.opcode in _MATMUL]
+
+
+def _is_unbatched(product: Instruction) -> bool:
+    """Whether it is ``dot_general`` without batch dimensions, as jax wrote it."""
+    if product.opcode == "dot":
+        return not _ints(product.attribute("lhs_batch_dims"))
+    return product.op_name.endswith("dot_general") and matmul_dims(product) is not None
+
+
+def _of_products(facts: Facts, n: int) -> int:
+    return sum(x.shape.byte_size for x in _products_in(facts.module.instructions[n]))
 
 
 def redundant_work(facts: Facts) -> Iterator[Finding]:

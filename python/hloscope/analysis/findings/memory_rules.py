@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...hlo import Instruction, Shape, opcodes, walk
-from ...hlo.changes import Changes
 from ...hlo.walk import Position
 from ..base.lines.frames import own_line
+from ..base.operands import given_name
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
@@ -42,6 +42,11 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
     if facts.seconds is not None and copies:
         seconds = float(sum(facts.seconds[c.index] for c in copies)) or None
     copied = f", and copied first ({names(copies)})" if copies else ""
+    donated = tuple(dict.fromkeys(_whole(d.argument) for d in rows))
+    gain = facts.memory.gain_if_donated(_numbers(facts, rows, donated))
+    if gain < limits.MOSTLY * total:
+        # another point is as high, or temporaries lie in the results' memory until it is written
+        copied = f", {size(gain) if gain else 'nothing'} of it at the peak{copied}"
     yield Finding(
         "not-donated",
         f"{len(rows):,} argument{'s' if len(rows) > 1 else ''} that the step replaces"
@@ -49,19 +54,29 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         f"{shown}{more}: an output of the same shape is computed from"
         f" {'each' if len(rows) > 1 else 'it'} and has memory of its own",
         "jax.jit(step, donate_argnums=(…)) for the arguments that the caller drops",
-        max(facts.peak_share(total), facts.time_share(seconds, moved) if copies else 0.0),
+        max(facts.peak_share(gain), facts.time_share(seconds, moved) if copies else 0.0),
         seconds,
-        total,
-        "peak memory",
+        gain or None,
+        "peak memory" if gain else "",
         (*parameters, *copies),
         None,
-        changes=({"donate": tuple(dict.fromkeys(_whole(d.argument) for d in rows))},),
+        changes=({"donate": donated},),
     )
 
 
 def _whole(argument: str) -> str:
     """``params`` of ``params['w1']`` and ``params.w1``: what jax donates."""
     return re.split(r"[\[.]", argument, maxsplit=1)[0]
+
+
+def _numbers(facts: Facts, rows: list[Donation], donated: tuple[str, ...]) -> set[int]:
+    """The parameters that are donated with whole arguments: also those that nothing replaces."""
+    names = {a.parameter: a.name for a in facts.target.arguments if a.parameter is not None}
+    entry = facts.module.entry
+    for p in entry.parameters if entry is not None else ():
+        names.setdefault(p.parameter_number or 0, given_name(p) or "")
+    whole = {number for number, name in names.items() if _whole(name) in donated}
+    return whole | {d.parameter for d in rows}
 
 
 def _copies_of(facts: Facts, parameters: tuple[Instruction, ...]) -> list[Instruction]:
@@ -186,16 +201,19 @@ def donated_in_vain(facts: Facts) -> Iterator[Finding]:
     why = rows[0].why
     shown = ", ".join(f"`{d.argument}`" for d in rows[:3])
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
+    gain = facts.memory.gain_if_donated({d.parameter for d in rows}, retyped=True)
+    # where no output could take it, nothing is gained, but somebody counts on it
+    least = min(limits.WORTH_SAYING, facts.peak_share(total))
     yield Finding(
         "donated-in-vain",
         f"{len(rows):,} donated argument{'s' if len(rows) > 1 else ''} could not be used:"
         f" {size(total)} in {shown}{more}",
         f"`{rows[0].argument}`: {why}",
-        "give the output the argument's shape, dtype and sharding",
-        facts.peak_share(total),
+        "give the output the argument's shape, dtype and sharding" if gain else "",
+        max(least, facts.peak_share(gain)),
         None,
-        total,
-        "peak memory",
+        gain or None,
+        "peak memory" if gain else "",
         _parameters(facts, rows),
         None,
     )
@@ -229,6 +247,7 @@ def padding(facts: Facts) -> Iterator[Finding]:
     if not total or total < max(limits.PADDING_SHARE * facts.memory.peak_bytes, facts.scarce_bytes):
         return
     worst = sorted(facts.memory.live_at_peak, key=lambda v: -v.padding_bytes)[:5]
+    gain = facts.memory.gain_without_padding
     first = worst[0]
     yield Finding(
         "padding",
@@ -238,9 +257,9 @@ def padding(facts: Facts) -> Iterator[Finding]:
         "merge the small dimensions into one, such as [n, 3] into [3 · n]"
         if _could_be_flat(first.instruction, first.shape)
         else "",
-        facts.peak_share(total),
+        facts.peak_share(gain),
         None,
-        total,
+        gain,
         "peak memory",
         tuple(v.instruction for v in worst),
         own_line(first.frames),
@@ -298,6 +317,9 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
     if not total:
         return
     n = len(facts.target.devices)
+    specs, parts = _cut(facts, rows)
+    # arguments are held throughout, so that each byte counts at every point
+    gain = int(sum(v.bytes * (1 - 1 / k) for v, k in zip(rows, parts, strict=True)))
     yield Finding(
         "replicated-state",
         f"{size(total)} of optimiser state is replicated on all {n:,} devices",
@@ -305,34 +327,41 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
         f" {size(chip.memory_bytes)}",
         "shard the optimiser state over the data axis (ZeRO, Rajbhandari et al. 2020): each"
         " device then updates its part",
-        facts.peak_share(total * (n - 1) / n),
+        facts.peak_share(gain),
         None,
-        int(total * (n - 1) / n),
+        gain,
         "peak memory",
         tuple(v.instruction for v in rows),
         None,
-        changes=_state_sharded(facts, rows),
+        changes=({"in_shardings": specs},) if specs else (),
     )
 
 
-def _state_sharded(facts: Facts, rows: list[LiveValue]) -> tuple[Changes, ...]:
-    """Each array over all devices, or else over one axis, in the first dimension that divides."""
+def _cut(facts: Facts, rows: list[LiveValue]) -> tuple[dict[str, Any], list[int]]:
+    """Each array over all devices, or else over one axis, in the first dimension that divides.
+
+    Specs by name, and into how many parts each array is cut.
+    """
     mesh = facts.target.mesh
     names = {a.parameter: a.name for a in facts.target.arguments}
+    n = len(facts.target.devices)
     if mesh is None:
-        return ()
+        divides = [any(d % n == 0 for d in v.instruction.shape.dimensions) for v in rows]
+        return {}, [n if cut else 1 for cut in divides]
     ways: list[tuple[Any, int]] = [(mesh.axis_names, prod(mesh.axis_sizes))]
-    ways += zip(mesh.axis_names, mesh.axis_sizes, strict=True)
+    ways += sorted(zip(mesh.axis_names, mesh.axis_sizes, strict=True), key=lambda w: -w[1])
     found: dict[str, Any] = {}
-    for value in rows:
+    parts = [1] * len(rows)
+    for at, value in enumerate(rows):
         name = names.get(value.instruction.parameter_number)
-        for axis, n in ways:
-            dims = value.instruction.shape.dimensions
-            at = next((k for k, d in enumerate(dims) if d % n == 0), None)
-            if name is not None and at is not None and n > 1:
-                found[name] = (*(None,) * at, axis)
+        dims = value.instruction.shape.dimensions
+        for axis, k in ways:
+            where = next((j for j, d in enumerate(dims) if d % k == 0), None)
+            if name is not None and where is not None and k > 1:
+                found[name] = (*(None,) * where, axis)
+                parts[at] = k
                 break
-    return ({"in_shardings": found},) if found else ()
+    return found, parts
 
 
 def narrow_copies(facts: Facts) -> Iterator[Finding]:
@@ -356,15 +385,19 @@ def narrow_copies(facts: Facts) -> Iterator[Finding]:
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     first = rows[0].instruction
     frame, inferred = facts.line(first)
+    live = facts.memory.liveness
+    gain = facts.memory.gain_if_smaller(
+        {int(live.buffer_of[v]): c.bytes for c in rows for v in live.values.nodes(c.instruction)}
+    )
     yield Finding(
         "narrow-copies",
         f"{size(total)} of the peak are parameters in {first.shape.element_type} beside themselves",
         f"all layers of {shown}{more} are converted before a loop that uses one layer at a time,"
         " and held until its end",
         "",
-        facts.peak_share(total),
+        facts.peak_share(gain),
         None,
-        total,
+        gain,
         "peak memory",
         tuple(c.instruction for c in rows),
         frame,

@@ -30,6 +30,7 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         return  # what is stored was chosen
     first = rows[0]
     frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    gain = facts.memory.gain_if_smaller({r.buffer: r.bytes for r in rows})
     yield Finding(
         "residuals",
         f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
@@ -37,9 +38,9 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})",
         "rematerialise the largest (jax.checkpoint around the loop's body): what is stored is what"
         " a policy names, in the sharding it has there",
-        facts.peak_share(total) * limits.RESIDUALS_WEIGHT,
+        facts.peak_share(gain) * limits.RESIDUALS_WEIGHT,
         None,
-        total,
+        gain,
         "peak memory",
         tuple(r.stored for r in rows if r.stored is not None),
         frame,
@@ -78,7 +79,7 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
         if found is None:
             continue
         how, source, times = found
-        saved = int(row.bytes * (1 - 1 / times))
+        saved = facts.memory.gain_if_smaller({row.buffer: row.bytes * (1 - 1 / times)})
         if saved < max(limits.STORED_LARGER_SHARE * facts.memory.peak_bytes, facts.scarce_bytes):
             continue
         stored = row.stored

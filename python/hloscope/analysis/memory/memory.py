@@ -5,6 +5,7 @@
     audit.py              donation, copies of parameters
     carries.py            what loops carry: what a remat policy actually stores
     lines.py              the source line of each buffer
+    if_donated.py         what is simulated if more arguments were donated
     peaks.py              the peak of each memory
        └─▶ Memory
 
@@ -23,8 +24,8 @@ Four peaks of the device's main memory, each labelled; ``spaces`` has those of o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ from ..text.units import grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
+from .if_donated import if_donated
 from .limits import POINTER_BYTES, TPU_RESULT_TABLE_BYTES
 from .lines import buffer_frames
 from .liveness.liveness import KINDS, Liveness
@@ -199,6 +201,33 @@ class Memory(Rows[LiveValue]):
         """Arguments + outputs + temporaries - aliases of XLA's ``memory_analysis``; None if not
         given. The program itself is extra."""
         return allocated(self.target)
+
+    def gain_if_donated(self, parameters: Collection[int], *, retyped: bool = False) -> int:
+        """Bytes by which the simulated peak falls if these parameters of ENTRY are donated as well.
+
+        ``retyped``: and outputs of their dimensions are of their type and layout.
+        """
+        live = if_donated(self.liveness, parameters, retyped=retyped)
+        other = replace(self, liveness=live, timeline=live.timeline(self.main_spaces))
+        before = self.simulated_bytes
+        if self.assigned_bytes is not None and self.platform != "tpu":
+            before = min(before, self.assigned_bytes)  # XLA may place temporaries better
+        return max(0, before - other.simulated_bytes)
+
+    def gain_if_smaller(self, less: Mapping[int, float]) -> int:
+        """Bytes by which the simulated peak falls if each of these buffers is so many bytes less.
+
+        Never more than what is above the next peak.
+        """
+        buffer, start, end = self.liveness.reserved.T
+        each = np.zeros(len(self.liveness.size))
+        each[list(less)] = list(less.values())
+        each[~np.isin(self.liveness.space, self.main_spaces)] = 0
+        delta = np.zeros(len(self.timeline) + 1)
+        np.add.at(delta, start, each[buffer])
+        np.add.at(delta, end + 1, -each[buffer])
+        remaining = self.timeline - np.cumsum(delta)[:-1]
+        return int(self.timeline.max(initial=0) - remaining.max(initial=0))
 
     @property
     def xla_peak_bytes(self) -> int | None:
@@ -411,6 +440,18 @@ class Memory(Rows[LiveValue]):
     def padding_at_peak(self) -> int:
         """Bytes of tile padding in values live at the peak."""
         return sum(v.padding_bytes for v in self.live_at_peak)
+
+    @cached_property
+    def gain_without_padding(self) -> int:
+        """Bytes by which the simulated peak falls if no value has tile padding."""
+        live = self.liveness
+        first = live.values.first
+        shapes = [
+            live.values.shapes[first[i] + leaf]
+            for i, leaf in zip(live.defined_by.tolist(), live.leaf.tolist(), strict=True)
+        ]
+        sizes = zip(live.size.tolist(), shapes, strict=True)
+        return self.gain_if_smaller({b: n - s.byte_size for b, (n, s) in enumerate(sizes) if n})
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

@@ -82,6 +82,8 @@ def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
             f"{program.name} was captured without its function: capture the function", code
         )
     call = replace(call, results=getattr(program.traced, "out_info", None))
+    if base.target.hardware:  # which may have been chosen since
+        call = call.with_options(hardware=base.target.hardware)
     try:
         call = changed_call(call, changes)
         replaced, edits, words = _edits(first, call, changes, places)

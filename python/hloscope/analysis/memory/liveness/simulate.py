@@ -22,12 +22,14 @@ Offsets are simulated for TPU only (``peaks.py``): on other platforms heap fragm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Instruction, Module
+from ....hlo.parts import Alias
 from ...base.memory_spaces import memory_space
 from ...base.memory_tiling import storage_bytes
 from ...cost.assumptions import IMMEDIATE_ELEMENTS
@@ -82,10 +84,13 @@ def _runs_at(caller: Instruction) -> int:
     return caller.index
 
 
-def simulate(module: Module) -> Liveness:
-    """Live ranges of every buffer of the executed computations."""
+def simulate(module: Module, donated: Sequence[Alias] = ()) -> Liveness:
+    """Live ranges of every buffer of the executed computations.
+
+    ``donated`` are arguments that are not, but are taken to be: what lies in their memory then.
+    """
     calls = call_graph(module)
-    values = Values(module, calls)
+    values = Values(module, calls, (*module.input_output_alias, *donated))
     schedule = flatten(module, calls)
     point = np.full(len(module.instructions), -1, np.int64)
     point[schedule] = np.arange(len(schedule))
@@ -143,10 +148,14 @@ def simulate(module: Module) -> Liveness:
     np.minimum.at(start, ranges[:, 0], ranges[:, 1])
     np.maximum.at(end, ranges[:, 0], ranges[:, 2])
     home = np.full(count, -1, np.int64)
+    taken = set(values.donations(donated))
     for parameter, result in values.donations():
         a, b = int(buffer_of[parameter]), int(buffer_of[result])
         if a != b and kind[b] == OUTPUT:
-            home[b] = a
+            if (parameter, result) in taken and start[b] < end[a]:
+                kind[b] = TEMP  # XLA copies it into the argument, which is read until then
+            else:
+                home[b] = a
     definitions: list[list[int]] = [[] for _ in range(count)]
     for v in candidates.tolist():
         definitions[int(buffer_of[v])].append(int(origin[v]))

@@ -19,6 +19,7 @@ after copy insertion, so for all compiled ones.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -28,6 +29,7 @@ import numpy.typing as npt
 from ....hlo import Computation, Instruction, Module, Shape, opcodes, walk
 from ....hlo.collective_kinds import KINDS, PERMUTE
 from ....hlo.opcodes import Effect
+from ....hlo.parts import Alias
 from ...cost.runs import CallGraph, Edge, Role
 
 Ints = npt.NDArray[np.int64]
@@ -76,8 +78,9 @@ class Values:
     values, as the result of a loop or a conditional.
     """
 
-    def __init__(self, module: Module, calls: CallGraph) -> None:
+    def __init__(self, module: Module, calls: CallGraph, aliases: Sequence[Alias]) -> None:
         self.module = module
+        self.aliases = aliases
         self.calls = calls
         n = len(module.instructions)
         first = [-1] * n
@@ -321,8 +324,8 @@ class Values:
                 start = self.first[operand.index] + there
                 self._unite(mine[at : at + count], range(start, start + same))
 
-    def donations(self) -> list[tuple[int, int]]:
-        """(parameter node, output node) pairs of the module's ``input_output_alias``.
+    def donations(self, aliases: Sequence[Alias] | None = None) -> list[tuple[int, int]]:
+        """(parameter node, output node) pairs of aliases, all of them if none are given.
 
         Each pair shares an allocation but is two buffers: between the last use of one and the
         definition of the other, the place is free.
@@ -332,7 +335,7 @@ class Values:
             return []
         out: list[tuple[int, int]] = []
         parameters = {p.parameter_number: p for p in entry.parameters}
-        for alias in self.module.input_output_alias:
+        for alias in self.aliases if aliases is None else aliases:
             p = parameters.get(alias.parameter_number)
             if p is None:
                 continue
