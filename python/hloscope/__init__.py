@@ -18,9 +18,9 @@ from .api import hosts
 
 if TYPE_CHECKING:
     from . import results
-    from .analysis.check.baseline import write_baseline
     from .analysis.check.check import check
     from .analysis.check.result import BudgetError
+    from .api.baseline import write_baseline
     from .api.capture import CannotAnswer, Capture
     from .api.compared import diff
     from .api.live import live
@@ -109,7 +109,7 @@ _LAZY = {
     "search_shardings": "plan.search.search",
     "transformer": "plan.transformer.transformer",
     "watch": "capturing",
-    "write_baseline": "analysis.check.baseline",
+    "write_baseline": "api.baseline",
 }
 
 
@@ -121,6 +121,7 @@ _HOSTS = {
     "svg": "show.dot:svg",
     "live arrays": "capturing.live:live_arrays",
     "leaves": "capturing.live:leaves",
+    "perfetto": "show.perfetto:to_perfetto",
     "markdown": "show.markdown:report",
     "compared markdown": "show.markdown:compared",
     "mimebundle": "show.notebook.widget:mimebundle",

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 
-def written(path: str | Path, text: str) -> Path:
+def written(path: str | Path, text: str | bytes) -> Path:
     """The path, after the text was written to it. Raises ``OSError``.
 
     The text is written beside it and moved over it: a full disk, an interrupt or a crash leaves
@@ -18,7 +18,7 @@ def written(path: str | Path, text: str) -> Path:
     """
     asked = Path(path)
     place = Path(os.path.realpath(asked))
-    data = text.encode("utf-8")
+    data = text if isinstance(text, bytes) else text.encode("utf-8")
     try:
         mode: int | None = place.stat().st_mode
     except FileNotFoundError:

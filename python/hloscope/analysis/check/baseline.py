@@ -60,20 +60,15 @@ def read_baseline(path: str | Path, program: str) -> Mapping[str, Any]:
     return found
 
 
-def write_baseline(path: str | Path, cap: Captured) -> Path:
-    """Stores a program's figures for ``hs.check(later, baseline=path)``; returns the path.
+def baseline_text(path: str | Path, cap: Captured) -> str:
+    """The content of the file with this program's figures, beside those of others in it.
 
-    Peak bytes, wire bytes, instructions and the modelled seconds of a step, under the name of the
-    module; other programs that the file holds stay. Raises ``ValueError`` for a file that is no
-    baseline.
-
-    >>> hs.write_baseline("main.json", cap)
+    Raises ``ValueError`` for a file that is no baseline.
     """
     programs = dict(_stored(Path(path))) if Path(path).exists() else {}
     programs[cap.module.name] = baseline_of(cap)
     content = {"hloscope_baseline": VERSION, "programs": dict(sorted(programs.items()))}
-    Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return Path(path)
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _stored(path: Path) -> Mapping[str, Any]:

@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_baseline(path: str, capture: Capture) -> None:
-    from ...analysis.check.baseline import write_baseline
+    from ...api.baseline import write_baseline
 
     try:
         write_baseline(path, capture)
