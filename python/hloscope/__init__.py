@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .api.live import live
     from .api.programs import read_programs
     from .api.read import read
-    from .capturing import CaptureError, capture, watch
+    from .capturing import CaptureError, capture, run, watch
     from .hardware import HardwareError
     from .hlo.changes import CannotChange
     from .plan.comparing.compare import compare
@@ -72,6 +72,7 @@ __all__ = [
     "read_programs",
     "read_stage_log",
     "results",
+    "run",
     "search_shardings",
     "transformer",
     "watch",
@@ -108,6 +109,7 @@ _LAZY = {
     "plan_stages": "plan.stages.stages",
     "search_shardings": "plan.search.search",
     "transformer": "plan.transformer.transformer",
+    "run": "capturing",
     "watch": "capturing",
     "write_baseline": "api.baseline",
 }

@@ -27,8 +27,9 @@ except ImportError as error:
 from .compat import jax_api as _compat
 from .entry import capture
 from .errors import CaptureError
+from .run import run
 from .watch.watch import watch
 
 _compat.leave_out_own_frames()
 
-__all__ = ["CaptureError", "capture", "watch"]
+__all__ = ["CaptureError", "capture", "run", "watch"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,46 @@ def test_the_time_of_a_compile_is_told_by_pass_and_adds_up(tmp_path: Path) -> No
         hs.capture(compiled).compile_time()
     with pytest.raises(ValueError, match="only a program captured in this process"):
         hs.read(cap.text).compile_time()
+
+
+def test_the_magic_runs_and_shows_what_was_measured(capsys: Any) -> None:
+    interactive = pytest.importorskip("IPython.core.interactiveshell")
+    from IPython.core.error import UsageError
+
+    shell = interactive.InteractiveShell()
+    shell.run_line_magic("load_ext", "hloscope")
+    shell.ex("import jax, jax.numpy as jnp\nx = jnp.ones((64, 64))\nf = jax.jit(lambda v: v @ v)")
+    capsys.readouterr()
+    cap = shell.run_line_magic("hlo", "--run f(x)")
+    printed = capsys.readouterr().out
+    assert "(median of 20;" in printed
+    assert "(profile of 5 runs)" in printed
+    assert (cap.measured.steps, cap.display["panel"]) == (5, "measured")
+    with pytest.raises(UsageError, match="--run needs a call"):
+        shell.run_line_magic("hlo", "--run f.lower(x).compile()")
+    with pytest.raises(UsageError, match="ShapeDtypeStruct"):
+        shell.run_line_magic("hlo", "--run f(jax.ShapeDtypeStruct((4, 4), 'float32'))")
+    found = hs.run(shell.user_ns["f"], shell.user_ns["x"], runs=3)
+    assert len(found.seconds) == 3
+    assert min(found.seconds) <= found.median_seconds <= max(found.seconds)
+
+
+def test_a_trace_for_perfetto_has_the_measured_lanes(traced: Any, tmp_path: Path) -> None:
+    cap, args, _ = traced
+    cap.profile(*args, steps=2)
+    content = json.loads(cap.to_perfetto(tmp_path / "run.json").read_text())["traceEvents"]
+    process = {e["pid"]: e["args"]["name"] for e in content if e["name"] == "process_name"}
+    sums: dict[str, float] = {}
+    for e in content:
+        if e["ph"] == "X":
+            name = process[e["pid"]]
+            sums[name] = sums.get(name, 0.0) + e["dur"] / 1e6
+    for name in {lane.device_name for lane in cap.measured.events.lanes}:
+        lanes = [x for x in cap.measured.events.lanes if x.device_name == name]
+        expected = sum(float((x.end - x.start).sum()) for x in lanes)
+        assert expected > 0
+        assert sums[f"measured, {name}"] == pytest.approx(expected, rel=1e-3)
+    assert len(sums) >= len(cap.measured.devices)
 
 
 def test_a_topology_cannot_be_profiled_later(libtpu: None) -> None:

@@ -121,6 +121,18 @@ def prove(found: Capture) -> None:
         raise UsageError(f"%hlo --prove: {error}") from None
 
 
+def run(found: Capture, source: WhatToShow) -> Any:
+    """Runs the program with the call's arguments: ``cap.run``. Its profile stays in the capture."""
+    from ...capturing import CaptureError
+
+    if not source.is_call:
+        raise UsageError(f"%hlo: --run needs a call with arrays: %hlo --run {source.text}(…)")
+    try:
+        return found.run(*source.args, **source.kwargs)
+    except (CaptureError, ValueError) as error:
+        raise UsageError(f"%hlo --run: {error}") from None
+
+
 def watch(line: str, cell: str | None, shell: Any) -> Any:
     """Runs a line or a cell in the user's namespace and returns what jax compiled meanwhile.
 

@@ -71,9 +71,10 @@ OPTIONS = (
     "--watch",
     "--what-if",
     "--prove",
+    "--run",
 )
 # Options without a value.
-FLAGS = ("--search", "--passes", "--watch", "--prove")
+FLAGS = ("--search", "--passes", "--watch", "--prove", "--run")
 
 
 def load(ipython: Any) -> None:
@@ -107,6 +108,7 @@ class HloMagics(Magics):  # type: ignore[misc]
     @argument("--watch", action="store_true", help="run it, and show what jax compiles meanwhile")
     @argument("--what-if", metavar="CHANGES", help="changes to make: \"donate='params'\"")
     @argument("--prove", action="store_true", help="try what findings advise, and show the gains")
+    @argument("--run", action="store_true", help="run it, and say how long a run takes")
     @no_var_expand
     @line_cell_magic
     def hlo(self, line: str, cell: str | None = None) -> Any:
@@ -122,6 +124,7 @@ class HloMagics(Magics):  # type: ignore[misc]
         %hlo --passes step(params, batch)    what each compiler pass did
         %hlo --what-if "donate='params', remat='block'" step(params, batch)    changed
         %hlo --prove step(params, batch)     what findings advise, tried
+        %hlo --run step(params, batch)       runs the call: how long, and what waits
         %hlo --watch train(params, batches)  runs the call: what jax compiles meanwhile, and why
 
         %%hlo --watch               the same of a whole cell
@@ -175,6 +178,9 @@ class HloMagics(Magics):  # type: ignore[misc]
             capture = expressions.what_if(capture, args.what_if, self.shell)
         if args.prove:
             expressions.prove(capture)
+        if args.run:
+            print(expressions.run(capture, source))
+            display["panel"] = display["panel"] or "measured"
         capture.display |= {name: value for name, value in display.items() if value is not None}
         return capture
 

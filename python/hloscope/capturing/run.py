@@ -1,0 +1,23 @@
+"""``hs.run``: how long a function's runs take, without a capture to keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..analysis.measured.run import RunTimes
+from .entry import capture
+
+
+def run(
+    fn: Any, *args: Any, runs: int = 20, hardware: str | None = None, **kwargs: Any
+) -> RunTimes:
+    """Compiles a function, runs it, and says at a glance how long a run takes.
+
+    One run to warm up, then ``runs`` timed ones and a few under ``jax.profiler``: median and
+    spread, the time of the call alone, how long the devices work and wait, beside the modelled
+    time on ``hardware``. ``hs.capture(fn, *args).run(*args)`` is the same and keeps the program.
+    Raises ``CaptureError`` for arguments that are not arrays.
+
+    >>> print(hs.run(step, params, batch))
+    """
+    return capture(fn, *args, hardware=hardware, **kwargs).run(*args, runs=runs, **kwargs)
