@@ -456,6 +456,20 @@ def shards_that_fit(followed: bool) -> hs.Capture:
     return chip(lambda x: jnp.sin(x) * 2, x)
 
 
+@pair(
+    "waiting-values", "make and use one after another", "lax.map in place of a Python loop", PEAK
+)  # fmt: skip
+def counted_one_by_one(followed: bool) -> hs.Capture:
+    def counts(xs: Any, y: Any) -> Any:
+        def count(x: Any) -> Any:
+            return jnp.bincount(x.astype(jnp.int32) * 16 + y.astype(jnp.int32), length=256)
+
+        return lax.map(count, xs) if followed else jnp.stack([count(x) for x in xs])
+
+    given = shaped((24, 1 << 20), jnp.uint8), shaped((1 << 20,), jnp.uint8)
+    return hs.capture(jax.jit(counts), *given)
+
+
 @pair("padding", "merge the small dimensions", "[n, 3] as [3 · n]", PEAK, "tpu")
 def merged_dimensions(followed: bool) -> hs.Capture:
     n = 1 << 25

@@ -98,6 +98,11 @@ class Facts:
         return analysed(self.module, self.target)
 
     @cached_property
+    def points(self) -> dict[int, int]:
+        """When each instruction runs, as a position in the memory's schedule."""
+        return {n: t for t, n in enumerate(self.memory.schedule.tolist())}
+
+    @cached_property
     def collectives(self) -> Collectives:
         return collectives(self.module, self.target)
 

@@ -73,6 +73,8 @@ ROOMY_SHARE, ROOMY_WEIGHT = 0.1, 0.2
 FULL_SHARE = 0.5
 # Of the peak.
 PADDING_SHARE = 0.1
+# Equal values of one line that wait together: fewer are what any schedule keeps in flight.
+WAITING_VALUES = 8
 NARROW_COPY_SHARE = 0.1
 RESIDUALS_SHARE = 0.3
 STORED_LARGER_SHARE = 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from math import prod
 from typing import Any
@@ -16,6 +17,7 @@ from ..base.operands import given_name
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
+from ..memory.liveness.values import ARGUMENT, CONSTANT, TEMP
 from ..memory.memory import LiveValue
 from ..text.units import size
 from . import limits
@@ -238,6 +240,65 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
         "peak memory",
         tuple(v.instruction for v in top),
         own_line(top[0].frames) if top else None,
+    )
+
+
+def waiting_values(facts: Facts) -> Iterator[Finding]:
+    """Equal values of one line that are live together only because all are made before any is used.
+
+    Each is made from arguments, which are still there when it is first used: it could be made then.
+    Values made from others, as those of layers for the backward pass, have an order of their own.
+    """
+    memory = facts.memory
+    alike: dict[tuple[object, Shape], list[LiveValue]] = defaultdict(list)
+    buffers: dict[int, int] = {}
+    for b in memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist():
+        if _could_be_later(facts, b):
+            value = memory.value(b)
+            alike[own_line(value.frames), value.shape].append(value)
+            buffers[value.instruction.index] = b
+    for (frame, shape), rows in alike.items():
+        total = sum(v.bytes for v in rows)
+        if len(rows) < limits.WAITING_VALUES or total < facts.scarce_bytes or frame is None:
+            continue
+        gain = memory.gain_if_smaller({buffers[v.instruction.index]: v.bytes for v in rows[1:]})
+        first, inferred = facts.line(rows[0].instruction)
+        yield Finding(
+            "waiting-values",
+            f"{len(rows):,} equal values of one line wait for their users: {size(total)} of the"
+            " peak",
+            f"{names([v.instruction for v in rows])}, each {shape.dense_text}, are made before the"
+            " peak and first used after it; the arguments that they are made from are still there"
+            " then, so that only the order of the schedule keeps them at the same time",
+            "make and use one after another: jax.lax.map, or a scan over them",
+            facts.peak_share(gain),
+            None,
+            gain,
+            "peak memory",
+            tuple(v.instruction for v in rows),
+            first,
+            inferred,
+        )
+
+
+def _could_be_later(facts: Facts, buffer: int) -> bool:
+    """Whether a temporary is made of arguments before the peak, and first used after it."""
+    live = facts.memory.liveness
+    peak = facts.memory.peak_point
+    i = facts.module.instructions[int(live.defined_by[buffer])]
+    entry = facts.module.entry
+    if live.kind[buffer] != TEMP or live.has_several[buffer] or i.computation is not entry:
+        return False
+    if i.opcode not in ("fusion", *opcodes.ELEMENTWISE) or not i.users or not i.operands:
+        return False
+    point = facts.points
+    uses = [u.instruction for u in walk.uses(i, opcodes.BUNDLES | {"bitcast"})]
+    first = min((point.get(u.index, 0) for u in uses), default=0)
+    if not int(live.start[buffer]) < peak < first:
+        return False
+    given = [int(live.buffer_of[v]) for o in i.operands for v in live.values.nodes(o)]
+    return all(live.kind[b] in (ARGUMENT, CONSTANT) for b in given) and any(
+        o.shape.is_array and o.shape.elements >= i.shape.elements for o in i.operands
     )
 
 

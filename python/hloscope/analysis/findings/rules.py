@@ -53,6 +53,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("not-donated", memory_rules.not_donated, OPTIMISED),
     ("donated-in-vain", memory_rules.donated_in_vain, ANY_STAGE),
     ("does-not-fit", memory_rules.does_not_fit, OPTIMISED),
+    ("waiting-values", memory_rules.waiting_values, OPTIMISED),
     ("padding", memory_rules.padding, OPTIMISED),
     ("residuals", residual_rules.residuals, OPTIMISED),
     ("stored-larger", residual_rules.stored_larger, OPTIMISED),
