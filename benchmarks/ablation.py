@@ -201,7 +201,9 @@ GROUPING = _rules("grouping", "grouping", {
     "layers.gradients:_holes": FALSE,
     "layers.witness:_updated": EMPTY,
     "layers.witness:_stages": FALSE,
-    "line_code:labels_with_code": lambda module, tree, sources: list(tree.label),
+    "code_words:BoxNames.groups": returns({}),
+    "code_words:BoxNames.instructions": returns({}),
+    "loose:_of_lines": lambda t, loose, *rest: np.arange(len(loose)),
 })  # fmt: skip
 
 PHASES = _rules("phases", "base.phases", {

@@ -633,7 +633,7 @@ export interface Blocks {
 
 /** Prefix and rows of columns, then names by their rule; see base/validate.ts. */
 export const TABLES: readonly [string, string, Record<string, string>][] = [
-  ["instruction", "instruction", { "u32 text": "name label shape dense_shape op_name", "u16 opcodes": "opcode", "u8 families": "family", "u16 any": "flags", "f64 amount": "bytes", "i32 any": "element", "u32 computation": "computation", "u32 group": "group", "i32 -1:frame": "frame" }],
+  ["instruction", "instruction", { "u32 text": "name label code shape dense_shape op_name", "u16 opcodes": "opcode", "u8 families": "family", "u16 any": "flags", "f64 amount": "bytes", "i32 any": "element", "u32 computation": "computation", "u32 group": "group", "i32 -1:frame": "frame" }],
   ["operand", "instruction", { "u32 offsets operand.values": "offsets" }],
   ["operand", "operand.values", { "u32 instruction": "values" }],
   ["control", "instruction", { "u32 offsets control.values": "offsets" }],

@@ -40,6 +40,7 @@ export class ViewModel {
     count: number;
     name: Uint32Array;
     label: Uint32Array;
+    code: Uint32Array;
     opcode: Uint16Array;
     family: Uint8Array;
     flags: Uint16Array;
@@ -108,6 +109,7 @@ export class ViewModel {
       count: c("instruction.name").length,
       name: c("instruction.name"),
       label: c("instruction.label"),
+      code: c("instruction.code"),
       opcode: c("instruction.opcode"),
       family: c("instruction.family"),
       flags: c("instruction.flags"),
@@ -238,6 +240,10 @@ export class ViewModel {
   }
   label(i: number): string {
     return this.strings.get(this.instruction.label[i]);
+  }
+  /** The person's code that an instruction is of; "" where it is not known. */
+  code(i: number): string {
+    return this.strings.get(this.instruction.code[i]);
   }
   opcode(i: number): string {
     return this.header.opcodes[this.instruction.opcode[i]] ?? "";

@@ -30,6 +30,7 @@ export interface InstructionSpec {
   name: string;
   opcode: string;
   label?: string;
+  code?: string;
   group: number;
   operands?: number[];
   flags?: number;
@@ -94,6 +95,10 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   u32(
     "instruction.label",
     instructions.map((i) => id(i.label ?? i.opcode)),
+  );
+  u32(
+    "instruction.code",
+    instructions.map((i) => id(i.code ?? "")),
   );
   columns.set(
     "instruction.opcode",

@@ -126,6 +126,7 @@ export function smallView(
   const columns: Record<string, [DType, ArrayLike<number>]> = {
     "instruction.name": ["u32", rows.map((r) => s.id(r.name))],
     "instruction.label": ["u32", rows.map((r) => s.id(r.opcode))],
+    "instruction.code": ["u32", rows.map(() => s.id(""))],
     "instruction.opcode": ["u16", rows.map((r) => opcodes.indexOf(r.opcode))],
     "instruction.family": ["u8", rows.map((r) => opcodes.indexOf(r.opcode))],
     "instruction.flags": ["u16", rows.map((r) => r.flags ?? 0)],

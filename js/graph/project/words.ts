@@ -58,6 +58,14 @@ export function summary(tree: Tree, counts: FamilyCounts, node: number): string 
   return parts.join(" · ");
 }
 
+/** The words on a box: the person's code where it is known, and the two shapes of a product. */
+export function boxLabel(tree: Tree, node: number): string {
+  const code = node < tree.instructions ? tree.model.code(node) : "";
+  if (!code) return nodeLabel(tree, node);
+  const shapes = /^matmul( \[.*)/.exec(tree.model.label(node));
+  return shapes ? `${code}${shapes[1]}` : code;
+}
+
 export function nodeLabel(tree: Tree, node: number): string {
   if (node < tree.instructions) return tree.model.label(node) || tree.model.opcode(node);
   if (node < tree.stacks) {
@@ -128,7 +136,7 @@ export function joinNames(a: string, b: string): string {
 
 /** The title of an open container, including what was merged into it: "main / jit(step)". */
 export function title(tree: Tree, p: Projection, item: number): string {
-  const names = [nodeLabel(tree, p.nodes[item])];
+  const names = [boxLabel(tree, p.nodes[item])];
   for (const v of p.absorbed.get(item) ?? []) {
     const name = nodeLabel(tree, v);
     const before = names[names.length - 1];
@@ -145,7 +153,7 @@ export function itemLabel(tree: Tree, p: Projection, item: number): string {
     case ItemKind.Open:
       return title(tree, p, item);
     default:
-      return nodeLabel(tree, p.nodes[item]);
+      return boxLabel(tree, p.nodes[item]);
   }
 }
 

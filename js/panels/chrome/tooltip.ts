@@ -65,6 +65,7 @@ function contents(model: ViewModel, selection: Selection): HTMLElement[] {
   const members = instructionsOf(model, selection);
   const i = members[0];
   if (selection.kind === "instruction") {
+    if (model.code(i)) line(model.label(i));
     line(`${model.opcode(i)} ${model.denseShape(i)} · ${format.bytes(model.instruction.bytes[i])}`);
   } else line(format.plural(members.length, "instruction"));
   const cost = costOf(model, members);

@@ -46,7 +46,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
   const late = h("div", null, note("Loading text…"));
   fillFromText(ctx, i, late);
   return [
-    h("h2", { class: "title" }, label || name),
+    h("h2", { class: "title" }, model.code(i) || label || name),
     h(
       "p",
       { class: "value" },
@@ -58,7 +58,7 @@ export function instructionDetails(ctx: PanelContext, i: number): Child[] {
       [
         "Opcode",
         [
-          h("code", null, model.opcode(i)),
+          h("code", null, model.code(i) && label ? label : model.opcode(i)),
           family && h("span", { class: "dim" }, ` ${family.label}`),
         ],
       ],

@@ -221,7 +221,7 @@ export class Search {
     const file = (i: number) => t.frame[i] >= 0 && frames[t.frame[i]] === 2;
     switch (field) {
       case "name":
-        return (i) => (hit[t.name[i]] | hit[t.label[i]]) === 1;
+        return (i) => (hit[t.name[i]] | hit[t.label[i]] | hit[t.code[i]]) === 1;
       case "opcode":
         return (i) => ops[t.opcode[i]] === 1;
       case "scope": {
@@ -242,6 +242,7 @@ export class Search {
           (t.frame[i] >= 0 && called[t.frame[i]] === 2) ||
           (hit[t.name[i]] |
             hit[t.label[i]] |
+            hit[t.code[i]] |
             hit[t.opName[i]] |
             hit[t.denseShape[i]] |
             ops[t.opcode[i]]) ===

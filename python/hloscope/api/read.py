@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hlo import Module, ReadWarning
+from ..hlo import Module, ReadWarning, Target
 from ..processes.limits import LimitReached, within_limits
 from ..readers import ReadError, read_modules
 from ..readers.entries import ModuleEntry, choose_module
 from ..readers.files import archives, dump_directory
 from ..readers.files.pass_dump import LAST, pass_of
+from ..readers.files.python_sources import sources_as_dumped
 from ..readers.files.sources import Source, bytes_of, load
 from ..readers.xplane.xplane import Trace, is_trace, read_trace
 from .capture import Capture, PassRecord
@@ -34,6 +35,7 @@ def read(
     stage: str | None = None,
     profile: str | os.PathLike[str] | None = None,
     hardware: str | None = None,
+    sources: bool = True,
 ) -> Capture:
     """Reads a dump: a path, a folder of ``xla_dump_to`` (or a tar or zip file of one), bytes, or
     HLO or StableHLO text.
@@ -44,6 +46,8 @@ def read(
     profiler trace (``….xplane.pb``, or a folder such as XProf's) whose times are joined to the
     instructions; a trace can be the source itself too, for the HLO it carries. ``hardware`` is
     the id of a chip to model time on, such as "tpu-v5e": a dump does not name its chip.
+    Python files that the dump names are read too, so that boxes and lines show their code, if the
+    dump's functions are where it says in them; not with ``sources=False``.
     Raises ``ReadError``, and ``HardwareError`` for an unknown chip. Reading that takes over 6 GiB
     or 180 s of CPU time is given up, with what was reached; ``HLOSCOPE_MAX_GIB`` and
     ``HLOSCOPE_MAX_SECONDS`` are other limits.
@@ -60,7 +64,7 @@ def read(
         hardware = find(hardware).id  # report a wrong id before minutes of reading
     try:
         with within_limits(f"reading {_named(source)}"):
-            return _read(source, module, stage, profile, hardware)
+            return _read(source, module, stage, profile, hardware, sources)
     except LimitReached as error:
         raise ReadError(str(error)) from None
 
@@ -77,6 +81,7 @@ def _read(
     stage: str | None,
     profile: str | os.PathLike[str] | None,
     hardware: str | None,
+    sources: bool,
 ) -> Capture:
     data, origin, path = load(source)
     if _is_stage_log(data):
@@ -110,7 +115,10 @@ def _read(
         step = pass_of(found_stage)
         number = step[0] if step is not None and step[2] != LAST else None
         record = PassRecord(folder, number=number)
-    found = Capture(chosen, file=origin, stage=_stage(chosen, found_stage), passes=record)
+    code = sources_as_dumped(chosen.frames) if sources else {}
+    target = Target(sources=code) if code else None
+    stage = _stage(chosen, found_stage)
+    found = Capture(chosen, target, file=origin, stage=stage, passes=record)
     found.hardware = hardware
     if trace is not None:
         found._join_trace(trace)

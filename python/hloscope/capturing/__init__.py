@@ -11,7 +11,7 @@
 ``dumps/``         the compiler's dumps and messages while it compiles
 ``watch/``         what jax compiles and recompiles, and why
 ``planning/``      programs that planning compiles
-``cells.py``       notebook cells by their numbers; ``sources.py`` the user's own files
+``cells.py``       notebook cells by their numbers
 ``jaxpr.py``       jaxpr → Module
 ``compat/``        everything that differs between jax versions
 =================  ==========================================================

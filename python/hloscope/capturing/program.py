@@ -27,7 +27,7 @@ from .explain import explained
 from .marks import marks, python_calls
 from .profile import run_profiled, run_timed
 from .slow import slow_to_compile
-from .sources import read_sources
+from ..readers.files.python_sources import read_sources
 
 
 @dataclass

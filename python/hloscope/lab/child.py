@@ -28,7 +28,7 @@ def _capture(data: bytes, name: str, module: str | None, hardware: str | None) -
     from ..api.read import read
     from ..readers.entries import name_or_number
 
-    cap = read(data, module=name_or_number(module))
+    cap = read(data, module=name_or_number(module), sources=False)
     cap.file = name
     if hardware:
         cap.hardware = hardware

@@ -97,6 +97,7 @@ VIEW = (
         (
             text("name", 'without "%"'),
             text("label", 'short text for its box: "matmul", "fusion add·tanh", "params[\'w1\']"'),
+            text("code", 'the person\'s code that it is of: "logits = x @ w"; "" when not known'),
             index("opcode", "opcodes", "into header.opcodes", "u16"),
             index("family", "families", "into header.families", "u8"),
             number("u16", "flags", "bits of `Flag` in js/view.ts"),

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..analysis.base.table import Table, table
+from ..analysis.grouping.code_words import BoxNames
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import GroupTree, group_tree, plain_tree
 from ..hlo import Module, Target
@@ -58,6 +59,10 @@ class Context:
             lambda: folds(self.module, self.groups),
             lambda: no_folds(self.groups),
         )
+
+    @cached_property
+    def box_names(self) -> BoxNames:
+        return BoxNames(self.module, self.groups, self.target.sources)
 
     def or_without(self, what: str, make: Callable[[], T], plain: Callable[[], T]) -> T:
         """``make()``; where that fails, ``plain()`` and a warning: there is still a picture."""

@@ -12,7 +12,6 @@ from ..analysis.base.labels.flags import PLUMBING, flags, output_bytes
 from ..analysis.base.labels.labels import labels
 from ..analysis.base.table import Ints, csr
 from ..analysis.grouping.groups import KINDS
-from ..analysis.grouping.line_code import labels_with_code
 from ..analysis.grouping.loop_names import loop_labels
 from ..analysis.grouping.worth import worth_opening
 from .builder import Builder
@@ -62,6 +61,8 @@ def _instructions(b: Builder, c: Context) -> None:
     words = c.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
     words = c.or_without("names of loops", lambda: loop_labels(module, words), lambda: words)
     b.column("instruction.label", words)
+    code: dict[int, str] = c.or_without("code of boxes", lambda: c.box_names.instructions(), dict)
+    b.column("instruction.code", [code.get(row, "") for row in range(len(words))])
     b.column("instruction.opcode", t.opcode)
     zeros: Any = np.zeros(len(t.instructions), np.int64)
     kinds: Any = c.or_without("kinds of operations", lambda: families(module), lambda: zeros)
@@ -120,9 +121,8 @@ def _groups(b: Builder, c: Context) -> None:
     g, f = c.groups, c.folds
     b.column("group.parent", g.parent)
     b.column("group.kind", g.kind)
-    label = c.or_without(
-        "code of lines", lambda: labels_with_code(c.module, g, c.target.sources), lambda: g.label
-    )
+    code: dict[int, str] = c.or_without("code of groups", lambda: c.box_names.groups(), dict)
+    label = [code.get(n, name) for n, name in enumerate(g.label)]
     b.column("group.label", label)
     b.column("group.owner", g.owner)
     b.column("group.computation", g.computation)

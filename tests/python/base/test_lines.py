@@ -136,19 +136,3 @@ def test_every_computed_instruction_of_compiled_programs_has_a_line(compiled, na
     assert not lost
     own = np.array(module.source_frames()[1]) > 0
     assert not known.inferred[own].any()
-
-
-def test_groups_of_a_line_bear_its_code() -> None:
-    from hloscope.analysis.grouping.line_code import shortened
-
-    for code, short in (
-        ("    updates, s = tx.update(grads, s, params)", "tx.update(grads, s, params)"),
-        ("x, _ = jax.lax.scan(body, x, params['blocks'])", "jax.lax.scan(body, …)"),
-        ("x = layer(", "layer(…)"),
-        ("return jnp.mean((y - t) ** 2)", "jnp.mean((y - t) ** 2)"),
-        ("f(x=3, y=4)", "f(x=3, y=4)"),
-        ("x += y == z", "y == z"),
-        ("for k in range(3):", "range(3)"),
-        ("", ""),
-    ):
-        assert shortened(code) == short

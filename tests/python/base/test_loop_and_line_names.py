@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import hloscope as hs
 import numpy as np
 import pytest
+from hloscope.analysis.grouping.code_words import BoxNames
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
-from hloscope.analysis.grouping.line_code import LONGEST, labels_with_code, shortened
 from hloscope.analysis.grouping.loop_names import LoopName, loop_labels, loop_names
 from hloscope.analysis.grouping.worth import worth, worth_opening
 from stacked import Stack, Stacks, chain_of
@@ -125,30 +125,15 @@ def test_groups_of_lines_bear_the_code_that_is_there() -> None:
     for sources, wanted in (
         ({}, plain),
         ({"other.py": "y = f(x)\nz = g(y)"}, plain),
-        ({"step.py": "y = f(x)\nreturn g(y)  # twice"}, ["f(x), line 1", "g(y), line 2"]),
-        ({"step.py": "y = f(x)"}, ["f(x), line 1", plain[1]]),
-        ({"step.py": "\n    g(y)\n"}, [plain[0], "g(y), line 2"]),
+        ({"step.py": "y = f(x)\nreturn g(y)  # twice"}, ["y = f(x), line 1", "g(y), line 2"]),
+        ({"step.py": "y = f(x)"}, ["y = f(x), line 1", plain[1]]),
+        ({"step.py": "\nif x:\n    g(y)\n"}, plain),
+        ({"step.py": "this is no Python\n"}, plain),
     ):
-        found = labels_with_code(module, tree, sources)
+        found = tree.label.copy()
+        for g, name in BoxNames(module, tree, sources).groups().items():
+            found[g] = name
         assert [name for name in found if ", line" in name] == wanted
-        assert len(found) == len(tree.label)
-
-
-def test_long_code_is_cut() -> None:
-    name = "f" * (LONGEST - 4)
-    for code, short in (
-        (f"{name}(a)y", f"{name}(a)y"),  # as long as may be
-        (f"{name}(a)yz", f"{name}(a)…"),
-        (f"{name[:-1]}(", f"{name[:-1]}(…)"),
-        (f"{name}xyz(", f"{name}xyz…"),
-        (f"{name[:-3]}(a, bcdefgh)", f"{name[:-3]}(a, …)"),
-        (f"{name[:-2]}(a, bcdefgh)", f"{name[:-2]}(a, …)"),
-        (f"{name[:-1]}(a, bcdefgh)", f"{name[:-1]}(a,…"),
-        (f"f(g({name[:-4]}, h))", f"f(g({name[:-4]}, …))"),
-        ("return", "return"),
-        ("if x:", "x"),
-    ):
-        assert shortened(code) == short, code
 
 
 # -- shares of the work ----------------------------------------------------------------------

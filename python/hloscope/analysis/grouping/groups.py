@@ -418,9 +418,26 @@ class _TreeBuilder:
                 tree = call_tree(self.module)
                 if tree is not None and not node.label.startswith("optimizer"):
                     gather_library_calls(node, self.t, self.quiet, tree)
-                gather_loose(node, self.t, self.quiet, stays, walk, BESIDE_CALLS)
+                gather_loose(node, self.t, self.quiet, stays, walk, BESIDE_CALLS, self.statement)
             elif node is top and top.kind == "entry":
                 gather_flat(node, self.t, self.quiet, landmark, walk)
+
+    @cached_property
+    def statement(self) -> Ints | None:
+        """The person's line that each row is of, that of most in a fusion; -1 where unknown."""
+        tree = call_tree(self.module)
+        if tree is None:
+            return None
+        line = np.where(tree.line > 0, tree.line, -1)
+        blind = (line < 0) & self.t.by_opcode(lambda o: o == "fusion", bool)
+        called = self.t.called
+        for row in np.flatnonzero(blind & (called.counts > 0)).tolist():
+            c = int(called.values[called.offsets[row]])
+            inside = line[self.t.first[c] : self.t.first[c] + self.t.size[c]]
+            known = inside[inside > 0]
+            if len(known):
+                line[row] = np.bincount(known).argmax()
+        return line
 
     def _holds_loop(self, node: Node) -> bool:
         return bool(self.is_loop[node.members].any())

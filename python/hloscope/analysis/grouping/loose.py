@@ -63,21 +63,72 @@ def gather_loose(
     landmark: NDArray[np.bool_],
     walk: Walk,
     most: int = MOST,
+    statement: Ints | None = None,
 ) -> None:
     """Moves loose members of a crowded group into groups of their own, in place.
 
     Crowded: with more than ``most`` boxes. ``landmark`` marks the instructions that stay.
+    ``statement`` numbers the person's line that each row is of, -1 unknown: in a group that is
+    not crowded, operations of one line in one place are gathered.
     """
     loose = _loose(node, quiet, landmark)
     names = {_class(c.label) for c in node.children}
-    if len(loose) + len(names) <= most or len(loose) < SMALLEST:
+    crowded = len(loose) + len(names) > most
+    if len(loose) < SMALLEST or not (crowded or statement is not None):
         return
     begin, end = _extent(node)
     if not walk.takes(end - begin):
         return
     kept = np.setdiff1d(node.members, loose)
     alone = kept[(t.called.counts[kept] > 0) & ~quiet[kept]]
-    _gather(node, loose, t, _places(node, t, loose, begin, end, alone, most))
+    places = _places(node, t, loose, begin, end, alone, most)
+    if crowded:
+        _gather(node, loose, t, places)
+    elif statement is not None:
+        lines = _of_lines(t, loose, places, statement[loose], begin, end)
+        _gather(node, loose, t, lines, of_lines=True)
+
+
+def _of_lines(t: Table, loose: Ints, places: Ints, line: Ints, begin: int, end: int) -> Ints:
+    """A number for each loose row that those of one line in one place share.
+
+    What has no line is with what uses it, else with what it uses. Lines of which each needs the
+    other, as one fusion does work of both, are one.
+    """
+    inside = np.full(end - begin, -1, np.int64)
+    inside[loose - begin] = np.arange(len(loose))
+    first, last = t.operands.offsets[[begin, end]].tolist()
+    users = inside[t.operands.rows[first:last] - begin]
+    values = t.operands.values[first:last] - begin
+    values = np.where((values >= 0) & (values < end - begin), values, 0)
+    values = np.where(t.operands.values[first:last] >= begin, inside[values], -1)
+    mine = (users >= 0) & (values >= 0)
+    pairs = [
+        (v, u) for v, u in zip(values[mine].tolist(), users[mine].tolist(), strict=True)
+        if places[v] == places[u]
+    ]  # fmt: skip
+    of = line.tolist()
+    for v, u in reversed(pairs):
+        if of[v] < 0:
+            of[v] = of[u]
+    for v, u in pairs:
+        if of[u] < 0:
+            of[u] = of[v]
+    keys = [
+        (int(p), k if k >= 0 else -2 - n) for n, (p, k) in enumerate(zip(places, of, strict=True))
+    ]
+    numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+    out = [numbers[key] for key in keys]
+    needs = [1 << n for n in range(len(numbers))]
+    edges = {(out[u], out[v]) for v, u in pairs if out[u] != out[v]}
+    for _ in numbers:
+        for user, value in edges:
+            needs[user] |= needs[value]
+    first_of = [
+        next(m for m in range(n + 1) if needs[n] >> m & 1 and needs[m] >> n & 1)
+        for n in range(len(numbers))
+    ]
+    return np.array([first_of[n] for n in out], np.int64)
 
 
 def gather_flat(
@@ -113,7 +164,7 @@ def _extent(node: Node) -> tuple[int, int]:
     return min(int(m.min()) for m in held), max(int(m.max()) for m in held) + 1
 
 
-def _gather(node: Node, loose: Ints, t: Table, places: Ints) -> None:
+def _gather(node: Node, loose: Ints, t: Table, places: Ints, *, of_lines: bool = False) -> None:
     """Groups of what is loose in one place each; in ENTRY what has no part before it are inputs."""
     taken = {c.label for c in node.children}
     for d in np.unique(places).tolist():
@@ -121,7 +172,7 @@ def _gather(node: Node, loose: Ints, t: Table, places: Ints) -> None:
         if len(rows) < SMALLEST:
             continue
         label = ""
-        if node.kind == "entry":
+        if node.kind == "entry" and not of_lines:
             label = "inputs" if d == 0 else "outputs" if _are_results(rows, t, node) else ""
         label = label or "·".join(words_of_mask(telling_mask(t, rows))) or "between"
         name, again = label, 1

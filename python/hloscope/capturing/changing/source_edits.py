@@ -26,7 +26,7 @@ from typing import Any
 
 from ...hlo import StackFrame
 from ...hlo.changes import CannotChange
-from ..sources import read_source
+from ...readers.files.python_sources import read_source
 
 TABLE = "__hloscope_changes__"
 INNER = "{name}_before_changes"

@@ -72,6 +72,12 @@ def words_of_mask(mask: int, matmul: bool = False) -> list[str]:
     return loud[:3]
 
 
+def is_words_of_opcodes(label: str) -> bool:
+    """Whether a label is what ``words_of_mask`` says, with a shape or a number after it or not."""
+    words = label.partition(" ")[0].split("·")
+    return all(w in _RANK or w == "matmul" for w in words)
+
+
 @per_table
 def _bits(t: Table) -> np.ndarray:
     out = np.asarray(t.by_opcode(lambda o: 1 << _RANK[o] if o in _RANK else 0, np.int64))

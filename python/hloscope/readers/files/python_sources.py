@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
 import sysconfig
+import warnings
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from ...hlo import FrameTable
+
+# The share of a file's frames whose function must be where they say, for it to be the same file.
+AGREE = 0.9
 MAX_FILE_BYTES = 400_000
 MAX_TOTAL_BYTES = 4_000_000
 
@@ -31,6 +38,38 @@ def read_sources(files: Iterable[str], *, libraries: bool = False) -> dict[str, 
     return out
 
 
+def sources_as_dumped(frames: FrameTable) -> dict[str, str]:
+    """Path → text of the Python files that a dump names and that are still what it says.
+
+    A dump from another machine, or from before an edit, names lines that are something else here:
+    a file is taken if the functions of its frames are where the frames have them.
+    """
+    lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for location in frames.locations:
+        file, function, line = location[:3]
+        if 0 < file <= len(frames.files) and 0 < function <= len(frames.functions):
+            name = frames.functions[function - 1].rpartition(".")[2]
+            if name.isidentifier():  # no <lambda>, no <module>
+                lines[frames.files[file - 1]].add((name, line))
+    found = read_sources(f for f in lines if f.endswith(".py") or f in linecache.cache)
+    return {f: text for f, text in found.items() if _agrees(text, lines[f])}
+
+
+def _agrees(text: str, frames: set[tuple[str, int]]) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    where: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            where[node.name].append((node.lineno, node.end_lineno or node.lineno))
+    right = sum(any(a <= line <= b for a, b in where[name]) for name, line in frames)
+    return right >= AGREE * len(frames)
+
+
 def is_library(file: str) -> bool:
     """Whether a file belongs to an installed package, Python itself, or hloscope."""
     parts = Path(file).parts
@@ -41,7 +80,7 @@ def is_library(file: str) -> bool:
 
 _LIBRARY_ROOTS = tuple(
     os.path.realpath(root) + os.sep
-    for root in (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+    for root in (sysconfig.get_path("stdlib"), str(Path(__file__).parents[2]))
     if root
 )
 

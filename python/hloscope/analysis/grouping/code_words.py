@@ -1,0 +1,411 @@
+"""Boxes of operations are named by the person's own code, where its text is known.
+
+    fusion multiply·add              →   x + 0.5 * FeedForward(…)
+    reduce-window·reduce·divide      →   zt = zt / linalg.norm(zt, …)
+    fusion reduce·multiply·subtract  →   enstrophy
+    train_step, line 38              →   updates = update(grads, …), line 38
+
+Every operation has a path through the person's program: the expressions around it, call by call.
+A box is named by the innermost expression that nearly all of its operations are in, unless
+what is around the box is in that expression as well: then it says nothing of the box.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...hlo.collective_kinds import is_collective
+from ..base.labels.flags import QUIET, flags
+from ..base.labels.labels import is_words_of_opcodes
+from ..base.lines.frames import is_library
+from ..base.table import Table, table
+from .call_tree import call_tree
+from .groups import KINDS, GroupTree
+
+if TYPE_CHECKING:
+    from ...hlo import FrameTable, Module, StackFrame
+
+# The share of a box's operations that its name must be true of.
+NEARLY_ALL = 0.7
+# Characters of a name; longer code is shortened from inside.
+LONGEST = 34
+# A variable of fewer characters (x, h, zt) does not say what it holds.
+TELLING = 4
+# Calls inside one another that are shown where all are.
+WHOLE = 99
+# Frames of one stack that are looked at, the innermost.
+FRAMES = 24
+
+# Named by what they are, not by what they compute.
+_NAMED = frozenset(
+    ["while", "conditional", "call", "parameter", "constant", "tuple", "get-tuple-element", "iota"]
+)
+_ELIDED = "…"
+_MADE_BY = re.compile(r".+, line (?P<line>\d+)(?P<more> · loop.*)?\Z")
+
+Step = tuple[str, int]  # a file, and the number of an expression or statement in it
+Path = tuple[Step, ...]
+
+
+class Code:
+    """The text of one Python file: which expressions and statements are around a place."""
+
+    def __init__(self, text: str) -> None:
+        self.nodes: list[ast.AST] = []
+        self.parent: list[int] = []
+        self._at: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self._of_line: dict[int, int] = {}
+        self.modules: set[str] = set()
+        self._words: dict[tuple[int, bool], str] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._add(ast.parse(text), -1)
+
+    def _add(self, root: ast.AST, parent: int) -> None:
+        todo = [(root, parent)]
+        while todo:
+            node, up = todo.pop()
+            here = up
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.modules |= {a.asname or a.name.partition(".")[0] for a in node.names}
+            elif isinstance(node, _STATEMENTS) or (isinstance(node, ast.expr) and up >= 0):
+                here = len(self.nodes)
+                self.nodes.append(node)
+                self.parent.append(up)
+                self._at[node.lineno, node.col_offset].append(here)
+                if isinstance(node, _STATEMENTS):
+                    for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                        self._of_line.setdefault(line, here)
+            elif isinstance(node, ast.stmt):
+                here = -1  # what a loop or a function is made of is not in one expression
+            todo.extend((child, here) for child in ast.iter_child_nodes(node))
+
+    def around(self, frame: StackFrame) -> list[int]:
+        """Numbers of the statement that a frame is in and of the expressions in it, outer first."""
+        found = self._found(frame)
+        out = []
+        while found >= 0:
+            out.append(found)
+            found = self.parent[found]
+        return out[::-1]
+
+    def _found(self, frame: StackFrame) -> int:
+        begin = frame.line, frame.column
+        for at in self._at.get(begin, ()) if frame.column is not None else ():  # type: ignore[arg-type]
+            node = self.nodes[at]
+            end = getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
+            # XLA's text has the begin alone: the outermost expression that begins there
+            alone = (frame.end_line, frame.end_column) in (begin, (None, None))
+            if isinstance(node, _ACTING) and (alone or end == (frame.end_line, frame.end_column)):
+                return at
+        return self._of_line.get(frame.line, -1)
+
+    def on_line(self, line: int) -> str:
+        """The code of the statement on a line, or ''."""
+        found = self._of_line.get(line, -1)
+        return self.words(found) if found >= 0 else ""
+
+    def line(self, number: int) -> int:
+        return int(getattr(self.nodes[number], "lineno", 0))
+
+    def words(self, number: int, alone: bool = False) -> str:
+        """The code of an expression or of a statement, at most ``LONGEST`` characters.
+
+        ``alone``: without what its arguments are made of.
+        """
+        if (number, alone) not in self._words:
+            self._words[number, alone] = self._words_of(number, alone)
+        return self._words[number, alone]
+
+    def _words_of(self, number: int, alone: bool) -> str:
+        node = self.nodes[number]
+        up = self.parent[number]
+        if up >= 0 and getattr(self.nodes[up], "value", None) is node:
+            node = self.nodes[up] if isinstance(self.nodes[up], _STATEMENTS) else node
+        name = _target(node)
+        value = node.value if isinstance(node, _STATEMENTS) else node
+        if value is None:
+            return ""
+        whole = not (alone and _holds_call(value))
+        code = self._brief(value, LONGEST, WHOLE if whole else 1)
+        if name and len(name) + 3 + len(code) <= LONGEST:
+            return f"{name} = {code}"
+        return name if len(name) >= TELLING else code
+
+    def _brief(self, node: ast.AST, room: int, most: int) -> str:
+        text = ""
+        for depth in (d for d in (WHOLE, 3, 2, 1) if d <= most):
+            shown = _Brief(self.modules, depth).visit(copy.deepcopy(node))
+            text = ast.unparse(ast.fix_missing_locations(shown)).replace("\n", " ")
+            if len(text) <= room:
+                return text
+        return text[: room - 1].rstrip() + _ELIDED
+
+
+_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+# Expressions that jax can be asked something by.
+_ACTING = (
+    ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.Attribute,
+    ast.IfExp, ast.ListComp, ast.GeneratorExp,
+)  # fmt: skip
+
+
+def _holds_call(node: ast.AST) -> bool:
+    """Whether it is a call with calls among its arguments."""
+    if not isinstance(node, ast.Call):
+        return False
+    given = [*node.args, *(k.value for k in node.keywords)]
+    return any(isinstance(n, ast.Call) for a in given for n in ast.walk(a))
+
+
+def _target(node: ast.AST) -> str:
+    """The variables that a statement sets, or nothing."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target = node.targets[0]
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        target = node.target
+    else:
+        return ""
+    names = target.elts if isinstance(target, ast.Tuple) else [target]
+    if not all(isinstance(n, ast.Name) for n in names):
+        return ""
+    kept = [n.id for n in names if isinstance(n, ast.Name) and n.id != "_"]
+    return ", ".join(kept)
+
+
+class _Brief(ast.NodeTransformer):
+    """Leaves out names of modules and of ``self``, and what is deeper than ``depth`` calls."""
+
+    def __init__(self, modules: set[str], depth: int) -> None:
+        self.modules = modules
+        self.depth = depth
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id in {*self.modules, "self"}:
+            return ast.Name(id=node.attr)
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        function = self.visit(node.func)
+        named = next((k.value for k in node.keywords if k.arg == "name"), None)
+        if named is not None and self.depth < WHOLE:  # flax: what the module is called
+            return ast.Call(function, [named], [])
+        if self.depth <= 1:
+            given = node.args or node.keywords
+            return ast.Call(function, [ast.Name(id=_ELIDED)] if given else [], [])
+        self.depth -= 1
+        args = [self.visit(a) for a in node.args]
+        if self.depth < WHOLE - 50:
+            keywords = []
+            args += [ast.Name(id=_ELIDED)] if node.keywords else []
+        else:
+            keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
+        self.depth += 1
+        return ast.Call(function, args, keywords)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if self.depth <= 2 and not isinstance(node.slice, (ast.Name, ast.Constant)):
+            return ast.Subscript(self.visit(node.value), ast.Name(id=_ELIDED))
+        return self.generic_visit(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return ast.Name(id=_ELIDED)
+
+
+def _name(function: str | None) -> str:
+    """A function without what it is defined in, as in ``TracedCall.name``."""
+    return (function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
+
+
+class BoxNames:
+    """Names of boxes by the person's code; without ``sources`` there are none."""
+
+    def __init__(self, module: Module, tree: GroupTree, sources: Mapping[str, str]) -> None:
+        self.module, self.tree = module, tree
+        self.t: Table = table(module)
+        self.codes: dict[str, Code] = {}
+        for file, text in sources.items():
+            if is_library(file):
+                continue
+            try:
+                self.codes[file] = Code(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+        self.frames: FrameTable
+        self.frames, ids = module.source_frames()
+        self.frame: NDArray[np.int64] = np.array(ids, np.int64)
+        self._path = lru_cache(maxsize=None)(self._path_of)
+
+    def groups(self) -> dict[int, str]:
+        """Names of groups that are called after operations or after a line."""
+        if not self.codes:
+            return {}
+        made = {g: m for g, label in enumerate(self.tree.label) if (m := _MADE_BY.match(label))}
+        wanted = [
+            g for g, name in enumerate(self.tree.label)
+            if KINDS[self.tree.kind[g]] in ("component", "section") and is_words_of_opcodes(name)
+        ]  # fmt: skip
+        out = self._apart({g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted})
+        for g, match in made.items():
+            line = int(match["line"])
+            if code := self._code_of(line, g):
+                out[g] = f"{code}, line {line}{match['more'] or ''}"
+        return out
+
+    def _code_of(self, line: int, g: int) -> str:
+        """The code of the statement on the line that a group was made from, or ''."""
+        for frame in self._weights[g]:
+            for at in self.frames.stack(frame):
+                if at.line == line and at.file in self.codes:
+                    return self.codes[at.file].on_line(line)
+        return ""
+
+    def instructions(self) -> dict[int, str]:
+        """Names of boxes of one instruction."""
+        if not self.codes:
+            return {}
+        boxes: dict[int, tuple[int, Counter[int]]] = {}
+        called = self.t.called
+        for row in np.flatnonzero(self._boxes).tolist():
+            weights = Counter({int(self.frame[row]): 1})
+            for c in called.values[called.offsets[row] : called.offsets[row + 1]].tolist():
+                weights += self._inside[c]
+            boxes[row] = int(self.tree.group[row]), weights
+        return self._apart(boxes)
+
+    def _apart(self, boxes: dict[int, tuple[int, Counter[int]]]) -> dict[int, str]:
+        """Names of boxes, given the group around each: with lines where two have one code.
+
+        Two boxes of one line with one code are no further apart: they have none.
+        """
+        found = {box: place for box, (g, w) in boxes.items() if (place := self._place(w, g))}
+        codes = Counter((boxes[box][0], code) for box, (code, _) in found.items())
+        lines = Counter((boxes[box][0], *place) for box, place in found.items())
+        return {
+            box: code if codes[boxes[box][0], code] == 1 else f"{code}, line {line}"
+            for box, (code, line) in found.items()
+            if lines[boxes[box][0], code, line] == 1
+        }
+
+    @cached_property
+    def _boxes(self) -> NDArray[np.bool_]:
+        """Rows that may be boxes of their own."""
+        t = self.t
+        takes = lambda o: not (o in _NAMED or is_collective(o) or o.endswith(("-start", "-done")))  # noqa: E731
+        return np.asarray(t.by_opcode(takes, bool) & ~self._fused & ~self._quiet)
+
+    @cached_property
+    def _quiet(self) -> NDArray[np.bool_]:
+        return (flags(self.module) & QUIET) != 0
+
+    @cached_property
+    def _fused(self) -> NDArray[np.bool_]:
+        caller, roles = self.t.caller()
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
+        inner = np.array([r == "to_apply" for r in roles], bool) & ~self._runs[caller]
+        inside = (caller >= 0) & (fusion[caller] | inner)
+        return np.asarray(inside[self.t.computation])
+
+    @cached_property
+    def _runs(self) -> NDArray[np.bool_]:
+        return np.asarray(self.t.by_opcode(lambda o: o == "call", bool))
+
+    @cached_property
+    def _inside(self) -> list[Counter[int]]:
+        """For each computation, how often each frame is in it; quiet operations say nothing."""
+        out: list[Counter[int]] = [Counter() for _ in self.t.first]
+        rows = np.flatnonzero(~self._quiet & (self.frame > 0))
+        for c, f in zip(self.t.computation[rows].tolist(), self.frame[rows].tolist(), strict=True):
+            out[c][f] += 1
+        return out
+
+    @cached_property
+    def _weights(self) -> list[Counter[int]]:
+        """For each group, how often each frame is in it, at any depth."""
+        out: list[Counter[int]] = [Counter() for _ in self.tree.label]
+        rows = np.flatnonzero(~self._quiet & (self.frame > 0))
+        for g, f in zip(self.tree.group[rows].tolist(), self.frame[rows].tolist(), strict=True):
+            out[g][f] += 1
+        for g in range(len(out) - 1, 0, -1):
+            up = int(self.tree.parent[g])
+            if up >= 0:
+                out[up].update(out[g])
+        return out
+
+    def _place(self, weights: Counter[int], around: int) -> tuple[str, int] | None:
+        """The code of a box, and its line; None where it says nothing of the box."""
+        path = self._shared(weights)
+        if not path:
+            return None
+        file, number = path[-1]
+        alone = number < 0
+        inside = path[:-1] if alone else path
+        of_group = self._of_group(around)
+        if inside == of_group[: len(inside)] and (not alone or len(of_group) > len(inside)):
+            return None
+        code = self.codes[file]
+        words = code.words(~number if alone else number, alone)
+        return (words, code.line(~number if alone else number)) if words else None
+
+    def _of_group(self, g: int) -> Path:
+        known = self.__dict__.setdefault("_known", {})
+        if g not in known:
+            known[g] = self._shared(self._weights[g]) if g >= 0 else ()
+        return known[g]  # type: ignore[no-any-return]
+
+    def _shared(self, weights: Counter[int]) -> Path:
+        """The path that nearly all operations with a known place have in common."""
+        paths: Counter[Path] = Counter()
+        for frame, times in weights.items():
+            path = self._path(frame)
+            if path:
+                paths[path] += times
+        total = sum(paths.values())
+        left = list(paths.items())
+        shared: list[Step] = []
+        while left:
+            n = len(shared)
+            next_: dict[Step, int] = {}
+            for path, times in left:
+                next_[path[n]] = next_.get(path[n], 0) + times
+            step = max(next_, key=next_.__getitem__)
+            if next_[step] < NEARLY_ALL * total:
+                break
+            shared.append(step)
+            left = [(p, times) for p, times in left if p[n] == step and len(p) > n + 1]
+        return tuple(shared)
+
+    def _path_of(self, frame: int) -> Path:
+        out: list[Step] = []
+        for f in reversed(self._own(frame)):
+            code = self.codes[f.file]
+            out += [(f.file, number) for number in code.around(f)]
+        if out:  # and in none of the expressions that this one is made of
+            file, number = out[-1]
+            out.append((file, ~number))
+        return tuple(out)
+
+    def _own(self, frame: int) -> list[StackFrame]:
+        """Frames of files that are known, innermost first, up to the function that was jitted."""
+        stack = [f for f in self.frames.stack(frame) if f.file in self.codes] if frame > 0 else []
+        if self._jitted:
+            last = [n for n, f in enumerate(stack) if _name(f.function) == self._jitted]
+            stack = stack[: last[-1] + 1] if last else []
+        return stack[:FRAMES]
+
+    @cached_property
+    def _jitted(self) -> str:
+        """The function that was jitted, where frames have it."""
+        tree = call_tree(self.module)
+        root = tree.root if tree is not None else ""
+        return root if any(_name(f) == root for f in self.frames.functions) else ""

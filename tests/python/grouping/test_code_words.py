@@ -1,0 +1,133 @@
+"""Boxes of operations bear the code of the person, also in dumps whose files are still there."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hloscope.show import blocks
+from hloscope.view.context import Context
+from hloscope.view.schema import joined
+
+PROGRAM = '''"""Two towers and their loss."""
+import jax
+import jax.numpy as jnp
+
+
+def tower(w, x):
+    for k in range(3):
+        x = jax.nn.relu(x @ w[k])
+    return x
+
+
+def loss_fn(w, images, words):
+    zi = tower(w["images"], images)
+    zt = tower(w["words"], words)
+    similarity = zi @ zt.T
+    accuracy = jnp.mean(jnp.argmax(similarity, 1) == jnp.arange(len(zi)))
+    zi = zi / jnp.linalg.norm(zi, axis=-1, keepdims=True)
+    smoothed = jnp.cumsum(zi, axis=0) * jnp.arange(len(zi))[:, None]
+    return accuracy + smoothed.sum() + jnp.where(words > 0.5, words, 2.0).max()
+
+
+def step(w, images, words):
+    return loss_fn(w, images, words)
+'''
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    file = tmp_path_factory.mktemp("towers") / "towers.py"
+    file.write_text(PROGRAM)
+    spec = importlib.util.spec_from_file_location("towers", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def capture(program: ModuleType) -> hs.Capture:
+    w = {"images": jnp.ones((3, 64, 64)), "words": jnp.ones((3, 64, 64))}
+    return hs.capture(program.step, w, jnp.ones((32, 64)), jnp.ones((32, 64)), exact=False)
+
+
+def code_of(capture: hs.Capture) -> dict[str, str]:
+    """Instruction → the code on its box; group → the code on it."""
+    c = Context(capture.module, capture.target)
+    named = {capture.module.instructions[r].name: s for r, s in c.box_names.instructions().items()}
+    return named | {c.groups.label[g]: s for g, s in c.box_names.groups().items()}
+
+
+def test_boxes_bear_the_code_that_they_are_of(capture: hs.Capture) -> None:
+    said = code_of(capture)
+    assert "similarity" in " ".join(said.values())
+    # an oracle apart: every operation inside a box that is named by one statement's variable
+    # has a frame on that statement's line
+    lines = {n: t for n, t in enumerate(PROGRAM.splitlines(), 1)}
+    frames, ids = capture.module.source_frames()
+    for name, code in said.items():
+        found = [i for i in capture.module.instructions if i.name == name]
+        inside = [
+            j
+            for i in found
+            for j in (i, *(k for c in i.called_computations for k in c.instructions))
+        ]
+        stacks = [frames.stack(ids[i.index]) for i in inside if ids[i.index]]
+        if not found or not stacks:
+            continue
+        word = code.partition(" ")[0].partition("(")[0]
+        of_it = [
+            any(word in lines.get(f.line, "") for f in s if "towers" in f.file) for s in stacks
+        ]
+        assert np.mean(of_it) >= 0.7, (name, code)
+
+
+def test_no_box_is_named_by_the_call_that_all_around_it_is_in(capture: hs.Capture) -> None:
+    said = code_of(capture)
+    assert not [code for code in said.values() if code.startswith(("loss_fn(", "step("))]
+    assert not [code for code in said.values() if "hs.capture" in code]
+
+
+def test_the_view_has_the_code_of_each_box(capture: hs.Capture) -> None:
+    _, columns = joined(blocks.view(capture), blocks.analyses(capture))
+    texts = columns["strings"]
+    shown = [str(texts[k]) for k in columns["instruction.code"].tolist()]
+    named = code_of(capture)
+    assert any(shown)
+    assert shown == [named.get(i.name, "") for i in capture.module.instructions]
+
+
+def test_a_dump_shows_the_code_of_files_that_are_still_what_it_says(
+    capture: hs.Capture, program: ModuleType
+) -> None:
+    assert program.__file__ is not None
+    file = Path(program.__file__)
+    assert code_of(hs.read(capture.text)) == code_of(capture)
+    assert not code_of(hs.read(capture.text, sources=False))
+    try:
+        file.write_text("\n" * 40 + PROGRAM)  # the functions are elsewhere now
+        assert str(file) not in hs.read(capture.text).target.sources
+        file.write_text("def step(:")
+        assert str(file) not in hs.read(capture.text).target.sources
+        file.unlink()
+        assert str(file) not in hs.read(capture.text).target.sources
+    finally:
+        file.write_text(PROGRAM)
+
+
+def test_long_code_is_shortened_from_inside() -> None:
+    def f(x: jax.Array) -> jax.Array:
+        a = jnp.where(x > jnp.asarray([1.0, 2.0, 3.0, 4.0]), jnp.sin(x) * 0.1234, x)
+        something = jnp.cumsum(a) + jnp.tanh(jnp.sin(jnp.cos(jnp.exp(a)))) * 0.125
+        return something / jnp.max(something)
+
+    said = code_of(hs.capture(f, jnp.ones(4), exact=False))
+    assert all(len(code.partition(", line")[0]) <= 34 for code in said.values())
