@@ -15,6 +15,7 @@ from ..hlo import Module, ReadWarning
 from ..hlo.origins.operations import Frame
 from ..hlo.snapshots import Snapshot
 from ..hlo.target import SlowToCompile
+from ..readers.files.python_sources import read_sources
 from . import calls, stages
 from .cells import Cells, cells
 from .changing.call import GivenCall
@@ -27,7 +28,6 @@ from .explain import explained
 from .marks import marks, python_calls
 from .profile import run_profiled, run_timed
 from .slow import slow_to_compile
-from ..readers.files.python_sources import read_sources
 
 
 @dataclass

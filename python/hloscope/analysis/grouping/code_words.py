@@ -29,7 +29,6 @@ from ..base.labels.flags import QUIET, flags
 from ..base.labels.labels import is_words_of_opcodes
 from ..base.lines.frames import is_library
 from ..base.table import Table, table
-from .call_tree import call_tree
 from .groups import KINDS, GroupTree
 
 if TYPE_CHECKING:
@@ -300,13 +299,14 @@ class BoxNames:
     @cached_property
     def _boxes(self) -> NDArray[np.bool_]:
         """Rows that may be boxes of their own."""
-        t = self.t
-        takes = lambda o: not (o in _NAMED or is_collective(o) or o.endswith(("-start", "-done")))  # noqa: E731
-        return np.asarray(t.by_opcode(takes, bool) & ~self._fused & ~self._quiet)
+        named = self.t.by_opcode(
+            lambda o: o in _NAMED or is_collective(o) or o.endswith(("-start", "-done")), bool
+        )
+        return np.asarray(~named & ~self._fused & ~self._quiet)
 
     @cached_property
     def _quiet(self) -> NDArray[np.bool_]:
-        return (flags(self.module) & QUIET) != 0
+        return np.asarray((flags(self.module) & QUIET) != 0)
 
     @cached_property
     def _fused(self) -> NDArray[np.bool_]:
@@ -397,15 +397,14 @@ class BoxNames:
 
     def _own(self, frame: int) -> list[StackFrame]:
         """Frames of files that are known, innermost first, up to the function that was jitted."""
-        stack = [f for f in self.frames.stack(frame) if f.file in self.codes] if frame > 0 else []
+        stack = list(self.frames.stack(frame)) if frame > 0 else []
         if self._jitted:
             last = [n for n, f in enumerate(stack) if _name(f.function) == self._jitted]
             stack = stack[: last[-1] + 1] if last else []
-        return stack[:FRAMES]
+        return [f for f in stack if f.file in self.codes][:FRAMES]
 
     @cached_property
     def _jitted(self) -> str:
         """The function that was jitted, where frames have it."""
-        tree = call_tree(self.module)
-        root = tree.root if tree is not None else ""
-        return root if any(_name(f) == root for f in self.frames.functions) else ""
+        name = self.module.name.removeprefix("jit_").removeprefix("pmap_")
+        return name if any(_name(f) == name for f in self.frames.functions) else ""

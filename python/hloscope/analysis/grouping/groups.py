@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo import opcodes
+from ...hlo.collective_kinds import is_collective
 from ..base.labels.families import ID, families
 from ..base.labels.flags import INLINE, LANDMARK, QUIET, flags
 from ..base.lines.op_name import (
@@ -47,6 +48,7 @@ from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
 from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify, within
+from .in_turn import put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
@@ -253,7 +255,10 @@ class _TreeBuilder:
         simplify(top, self.quiet, self._is_piece)
         if self.outline.by_calls:
             tell_twins_apart(top, self.t, self.products)
+        works = self.products | self.is_loop | self.calls_something
+        put_in_turn(top, self.t, self.quiet, works)
         self._cut(top)
+        put_in_turn(top, self.t, self.quiet, works)
         self._number(top)
 
     def _is_piece(self, node: Node, boxes: int) -> bool:
@@ -271,6 +276,14 @@ class _TreeBuilder:
     @cached_property
     def products(self) -> NDArray[np.bool_]:
         return np.isin(self.family, [ID["matmul"], ID["convolution"]])
+
+    @cached_property
+    def calls_something(self) -> NDArray[np.bool_]:
+        """Collectives, branches and calls: each has a place of its own."""
+        named = self.t.by_opcode(
+            lambda o: is_collective(o) or o in ("conditional", "call", "custom-call"), bool
+        )
+        return np.asarray(named)
 
     @cached_property
     def largest(self) -> dict[str, int]:
