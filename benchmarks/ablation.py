@@ -203,6 +203,7 @@ GROUPING = _rules("grouping", "grouping", {
     "layers.witness:_stages": FALSE,
     "code_words:BoxNames.groups": returns({}),
     "code_words:BoxNames.instructions": returns({}),
+    "in_turn:put_in_turn": NOTHING,
     "loose:_of_lines": lambda t, loose, *rest: np.arange(len(loose)),
 })  # fmt: skip
 

@@ -33,6 +33,8 @@ FLAT = 15
 SECTIONS = 9
 # Parts that need one another are told by going round; more often changes few places.
 _ROUNDS = 6
+# Lines are told apart in groups of no more rows than this.
+MOST_ROWS = 3000
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
 
@@ -84,51 +86,69 @@ def gather_loose(
     places = _places(node, t, loose, begin, end, alone, most)
     if crowded:
         _gather(node, loose, t, places)
-    elif statement is not None:
-        lines = _of_lines(t, loose, places, statement[loose], begin, end)
+    elif statement is not None and len(node.members) <= MOST_ROWS:
+        hidden, others = kept[quiet[kept]], kept[~quiet[kept]]
+        lines = _of_lines(t, loose, (hidden, others), places, statement[loose], begin, end)
         _gather(node, loose, t, lines, of_lines=True)
 
 
-def _of_lines(t: Table, loose: Ints, places: Ints, line: Ints, begin: int, end: int) -> Ints:
+def _of_lines(
+    t: Table,
+    loose: Ints,
+    kept: tuple[Ints, Ints],
+    places: Ints,
+    line: Ints,
+    begin: int,
+    end: int,
+) -> Ints:
     """A number for each loose row that those of one line in one place share.
 
     What has no line is with what uses it, else with what it uses. Lines of which each needs the
-    other, as one fusion does work of both, are one.
+    other, as one fusion does work of both, are one; those that need what they are needed by are
+    not gathered. ``kept``: rows beside them that are not drawn, and that have boxes of their own.
     """
     inside = np.full(end - begin, -1, np.int64)
-    inside[loose - begin] = np.arange(len(loose))
+    hidden, others = kept
+    rows = np.concatenate([loose, hidden, others])
+    inside[rows - begin] = np.arange(len(rows))
     first, last = t.operands.offsets[[begin, end]].tolist()
     users = inside[t.operands.rows[first:last] - begin]
     values = t.operands.values[first:last] - begin
-    values = np.where((values >= 0) & (values < end - begin), values, 0)
-    values = np.where(t.operands.values[first:last] >= begin, inside[values], -1)
+    values = np.where((values >= 0) & (values < end - begin), values, -1)
+    values = np.where(values >= 0, inside[values], -1)
     mine = (users >= 0) & (values >= 0)
-    pairs = [
-        (v, u) for v, u in zip(values[mine].tolist(), users[mine].tolist(), strict=True)
-        if places[v] == places[u]
-    ]  # fmt: skip
+    pairs = list(zip(values[mine].tolist(), users[mine].tolist(), strict=True))
+    n = len(loose)
     of = line.tolist()
-    for v, u in reversed(pairs):
+    place = places.tolist()
+    beside = [(v, u) for v, u in pairs if v < n and u < n and place[v] == place[u]]
+    for v, u in reversed(beside):
         if of[v] < 0:
             of[v] = of[u]
-    for v, u in pairs:
+    for v, u in beside:
         if of[u] < 0:
             of[u] = of[v]
-    keys = [
-        (int(p), k if k >= 0 else -2 - n) for n, (p, k) in enumerate(zip(places, of, strict=True))
-    ]
-    numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
-    out = [numbers[key] for key in keys]
-    needs = [1 << n for n in range(len(numbers))]
-    edges = {(out[u], out[v]) for v, u in pairs if out[u] != out[v]}
-    for _ in numbers:
+    keys = [(p, k if k >= 0 else -2 - r) for r, (p, k) in enumerate(zip(place, of, strict=True))]
+    numbers = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    total = len(numbers) + len(hidden) + len(others)
+    out = [numbers[key] for key in keys] + list(range(len(numbers), total))
+    drawn = total - len(others)
+    needs = [1 << k for k in range(total)]
+    edges = dict.fromkeys((out[u], out[v]) for v, u in pairs if out[u] != out[v])
+    for _ in range(total):  # users are in their order: a cycle takes another round
+        before = needs.copy()
         for user, value in edges:
             needs[user] |= needs[value]
-    first_of = [
-        next(m for m in range(n + 1) if needs[n] >> m & 1 and needs[m] >> n & 1)
-        for n in range(len(numbers))
+        if needs == before:
+            break
+    both = [
+        [m for m in range(total) if needs[k] >> m & 1 and needs[m] >> k & 1]
+        for k in range(len(numbers))
     ]
-    return np.array([first_of[n] for n in out], np.int64)
+    return np.array(
+        [both[k][0] if both[k][-1] < drawn else total + row for row, k in enumerate(out[:n])],
+        np.int64,
+    )
 
 
 def gather_flat(
