@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..analysis.findings.finding import Findings
     from ..analysis.findings.proof import Proof
     from ..analysis.measured.measured import Measured
-    from ..analysis.measured.run import RunTimes
+    from ..analysis.measured.run import RunTimes as RunTimes
     from ..analysis.memory.memory import Memory
     from ..analysis.passes.passes import Passes
     from ..analysis.provenance.fates.fate import Fates

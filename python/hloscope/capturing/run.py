@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..analysis.measured.run import RunTimes
 from .entry import capture
+
+if TYPE_CHECKING:
+    from ..api.capture import RunTimes
 
 
 def run(
