@@ -57,9 +57,10 @@ const WORTHWHILE = 1.04;
 const HOPELESS = 0.8;
 /**
  * What a group's share of the work counts for where it is one level deeper: a pass opens before the
- * layers of another one.
+ * layers of another one. A level that holds nearly all of the work around it is none.
  */
 const DEEPER = 0.5;
+const NEARLY_ALL = 0.8;
 /** The same for each open group of its name: the second of two networks says little more. */
 const AGAIN = 0.5;
 /** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
@@ -274,8 +275,12 @@ export class Engine {
     }
     let heaviest = -1;
     let most = 0;
+    const levels = new Uint16Array(p.nodes.length);
     for (let item = 1; item < p.nodes.length; item++) {
       const node = p.nodes[item];
+      const around = p.parent[item];
+      levels[item] = levels[around];
+      if (around > 0 && worth(around) < NEARLY_ALL * worth(p.parent[around])) levels[item]++;
       if (node < tree.stacks && !this.opensAtFirst(node)) continue;
       const kind = this.kindOf(node);
       if (p.kind[item] === ItemKind.Open || refused.has(kind) || begun.has(kind)) continue;
@@ -283,7 +288,7 @@ export class Engine {
       if (working && mine < WORTH_OPENING) continue;
       if (mine < INSTEAD * (closed.get(p.parent[item]) ?? 0)) continue;
       const times = node < tree.stacks ? (opened.get(nodeLabel(tree, node)) ?? 0) : 0;
-      const value = mine * DEEPER ** p.depth[item] * AGAIN ** times;
+      const value = mine * DEEPER ** levels[item] * AGAIN ** times;
       if (value > most) {
         heaviest = node;
         most = value;
