@@ -237,10 +237,9 @@ class _Finder:
         for n, stack in enumerate(stacks):
             mine = list(range(at, at + stack.count))
             at += stack.count
-            if n in known:
-                of, layers = known[n]
-                mine = [out[of][k] for k in layers] if of >= 0 else list(layers)
-            elif recedes[n]:
+            if n in known and known[n][0] < 0:
+                mine = list(known[n][1])
+            elif n not in known and recedes[n]:
                 models = [
                     m
                     for m in range(n)
@@ -255,6 +254,14 @@ class _Finder:
                     taken.add(best)
                     mine = out[best][::-1]
             out.append(mine)
+        # of a gradient's gradient, the stack that it is the gradient of may come later
+        left = [n for n, (of, _) in known.items() if of >= 0]
+        while left:
+            ready = [n for n in left if known[n][0] not in left] or left[:1]
+            for n in ready:
+                of, layers = known[n]
+                out[n] = [out[of][k] for k in layers]
+            left = [n for n in left if n not in ready]
         self.layers = at
         return out
 
