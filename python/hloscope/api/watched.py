@@ -23,6 +23,10 @@ class Compile(Row):
     ``causes``: what changed from the nearest earlier compile of the same function, such as
     ("shape",); ("first",) for the first, ("unknown",) where jax did not show the call, and
     ("the same",) where jax had dropped what it compiled.
+
+    ``cache`` is what jax's persistent compilation cache did: "hit" ("miss", "" where it was not
+    asked); then ``compile_seconds`` are those of reading it. ``cache_why`` says of a miss what the
+    cache's folder shows, and whether the program is kept there now.
     """
 
     function: str
@@ -35,6 +39,8 @@ class Compile(Row):
     causes: tuple[str, ...]
     changed: str
     of_library: bool  # a function of jax's own, such as one for ``x + 1`` outside of jit
+    cache: str = ""
+    cache_why: str = ""
     _open: Callable[[dict[str, Any]], Any] | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,13 +69,21 @@ class Compile(Row):
     def to_dict(self) -> dict[str, Any]:
         names = (
             "function", "place", "caller", "at", "trace_seconds", "lower_seconds",
-            "compile_seconds", "changed", "of_library",
+            "compile_seconds", "changed", "of_library", "cache", "cache_why",
         )  # fmt: skip
         return {n: getattr(self, n) for n in names} | {"causes": list(self.causes)}
 
     def __str__(self) -> str:
         at = f" called at {short_line(self.caller)}" if self.caller else ""
-        return f"{self.function}{at}: {self.changed} ({_seconds(self.seconds)})"
+        return f"{self.function}{at}: {self.changed}{self.cached} ({_seconds(self.seconds)})"
+
+    @property
+    def cached(self) -> str:
+        """``; from the persistent cache``, or of a miss why; "" where it was not asked."""
+        if self.cache == "hit":
+            return "; from the persistent cache"
+        why = f": {self.cache_why}" if self.cache_why else ""
+        return f"; not in the persistent cache{why}" if self.cache == "miss" else ""
 
 
 class Watched(Rows[Compile]):
@@ -88,9 +102,19 @@ class Watched(Rows[Compile]):
         """Compiles after the first of each function."""
         return tuple(c for c in self.compiles if c.causes != (FIRST,))
 
+    @property
+    def cache_hits(self) -> int:
+        """Compiles of the user's own functions that jax's persistent cache spared."""
+        return sum(c.cache == "hit" for c in self.compiles)
+
+    @property
+    def cache_misses(self) -> int:
+        """Those for which the persistent cache was asked and had nothing."""
+        return sum(c.cache == "miss" for c in self.compiles)
+
     COLUMNS = (
         "function", "place", "caller", "at", "trace_seconds", "lower_seconds", "compile_seconds",
-        "changed", "of_library", "causes",
+        "changed", "of_library", "cache", "cache_why", "causes",
     )  # fmt: skip
 
     def _all(self) -> tuple[Compile, ...]:
@@ -118,7 +142,13 @@ class Watched(Rows[Compile]):
                 split = "/".join(
                     _seconds(s) for s in (c.trace_seconds, c.lower_seconds, c.compile_seconds)
                 )
-                lines.append(f"  +{_seconds(c.at)}{at}: {c.changed} (trace/lower/compile {split})")
+                lines.append(
+                    f"  +{_seconds(c.at)}{at}: {c.changed}{c.cached} (trace/lower/compile {split})"
+                )
+        if self.cache_hits or self.cache_misses:
+            lines.append(
+                f"persistent cache: {self.cache_hits:,} hits, {self.cache_misses:,} misses"
+            )
         own = [c for c in self.everything if c.of_library]
         if own:
             total = _seconds(sum(c.seconds for c in own))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import hloscope as hs
@@ -240,3 +243,53 @@ def test_the_line_that_calls_a_library_function_is_the_persons_own() -> None:
         way.function(*way.arguments)
     (compiled,) = session.compiles
     assert compiled.caller.rpartition(":")[0] == __file__
+
+
+CACHED = """
+import sys
+import hloscope as hs, jax, jax.numpy as jnp
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", float(sys.argv[2]))
+def step(x):
+    return jnp.sin(x) @ x
+x = jnp.ones((8, 8))
+with hs.watch() as session:
+    jax.jit(step)(x)
+    jax.jit(lambda v: v - 2)(x)
+    jax.jit(step)(jnp.ones((4, 4)))
+for c in session.compiles:
+    print(c.cache, "|", c.cache_why)
+print(session.cache_hits, session.cache_misses)
+assert ("not in the persistent cache" in str(session)) == (session.cache_misses > 0)
+"""
+
+
+def test_hits_and_misses_of_the_persistent_cache(tmp_path: Path) -> None:
+    def ran(folder: Path, least: float) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", CACHED, str(folder), str(least)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    kept = tmp_path / "kept"
+    first, other, second, counts = ran(kept, 0)
+    new = "miss | no program of this name was in its folder; it is kept now"
+    assert (first, other, counts) == (new, new, "0 3")
+    assert second == (
+        "miss | one of this name was in its folder, of other content, options, devices or jax; "
+        "it is kept now"
+    )
+    assert len([p for p in kept.iterdir() if "step" in p.name and p.name.endswith("-cache")]) == 2
+    assert ran(kept, 0) == ["hit | "] * 3 + ["3 0"]
+    quick = ran(tmp_path / "quick", 1000)
+    assert "nor is it kept now: it compiles in less than the 1000 s of" in quick[0]
+    assert ran(tmp_path / "quick", 1000)[-1] == "0 3"
+
+
+def test_without_a_persistent_cache_nothing_is_said() -> None:
+    with hs.watch() as session:
+        fresh()(jnp.ones(7))
+    assert (session.compiles[0].cache, session.compiles[0].cached) == ("", "")
+    assert "persistent" not in str(session)

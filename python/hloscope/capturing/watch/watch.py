@@ -14,6 +14,7 @@ without what changed.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -32,6 +33,9 @@ from . import call as watch_call
 _TRACE = "/jax/core/compile/jaxpr_trace_duration"
 _LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _COMPILE = "/jax/core/compile/backend_compile_duration"
+_ASKED = "/jax/compilation_cache/compile_requests_use_cache"
+_HIT = "/jax/compilation_cache/cache_hits"
+_KEPT = "/jax/compilation_cache/cache_misses"  # a miss whose program was written to the cache
 _OWN = str(Path(__file__).parents[2])
 _JAX = str(Path(jax.__file__).parent)
 UNKNOWN, SAME = "unknown", "the same"
@@ -47,6 +51,7 @@ class _Session:
         self.thread = threading.get_ident()
         self.busy = False
         self.pending: dict[str, dict[str, float]] = {}
+        self.cache: set[str] = set()  # events of the persistent cache since the last compile
 
     def heard(self, event: str, seconds: float, name: str) -> None:
         key = name.removeprefix("jit(").removesuffix(")") if name.startswith("jit(") else name
@@ -54,6 +59,7 @@ class _Session:
             self.pending.setdefault(key, {})[event] = seconds
             return
         times = self.pending.pop(key, {})
+        events, self.cache = self.cache, set()
         found = _missed()
         if found is _OURS:
             return
@@ -79,6 +85,7 @@ class _Session:
             causes,
             changed,
             library,
+            *_cache(events, name, seconds),
             None if call is None or call.again is None else partial(_capture, call.again),
         )
         self.seen.everything.append(found_one)
@@ -108,6 +115,49 @@ class _Session:
         return kinds, "; ".join(said[:3]) + more
 
 
+def _cache(events: set[str], name: str, seconds: float) -> tuple[str, str]:
+    """What the persistent cache did for a compile, and why a miss was one as far as it shows."""
+    if _HIT in events:
+        return "hit", ""
+    if _ASKED not in events or not getattr(jax.config, "jax_compilation_cache_dir", None):
+        return "", ""  # jax says that it asks also where there is no cache
+    kept = _KEPT in events
+    others = _others(name, kept)
+    why = []
+    if others == 0:
+        why.append("no program of this name was in its folder")
+    elif others is not None:
+        there = f"{others:,} programs of this name were" if others > 1 else "one of this name was"
+        why.append(f"{there} in its folder, of other content, options, devices or jax")
+    least = getattr(jax.config, "jax_persistent_cache_min_compile_time_secs", None)
+    if kept:
+        why.append("it is kept now")
+    elif least is not None and seconds < least:
+        option = "jax_persistent_cache_min_compile_time_secs"
+        why.append(f"nor is it kept now: it compiles in less than the {least:g} s of {option}")
+    return "miss", "; ".join(why)
+
+
+def _others(name: str, kept: bool) -> int | None:
+    """How many programs of a name the cache had before; None where its folder cannot be listed."""
+    folder = getattr(jax.config, "jax_compilation_cache_dir", None)
+    if not folder or "://" in str(folder):
+        return None
+    # as jax names them: "jit(<lambda>)" is in "jit__lambda-<key>-cache"
+    stem = re.sub(r"[^\w.-]", "_", name.removesuffix(")").replace("(", "_")).strip("_")
+    stem = re.sub(r"_+", "_", stem)
+    try:
+        files = [p.name for p in Path(folder).iterdir()]
+    except OSError:
+        return None
+    found = 0
+    for file in files:
+        match = _ENTRY.match(file)
+        found += match is not None and re.sub(r"_+", "_", match[1]).strip("_") == stem
+    return max(0, found - kept)
+
+
+_ENTRY = re.compile(r"(.+)-[0-9a-f]{64}-cache\Z")
 _OURS: Any = object()
 
 
@@ -185,7 +235,15 @@ def _listen() -> None:
                 finally:
                     session.busy = False
 
+    def asked(event: str, **about: str | int) -> None:
+        if event not in (_ASKED, _HIT, _KEPT):
+            return
+        for session in tuple(_active):
+            if session.thread == threading.get_ident() and not session.busy:
+                session.cache.add(event)
+
     jax.monitoring.register_event_duration_secs_listener(listener)
+    jax.monitoring.register_event_listener(asked)
 
 
 class watch:

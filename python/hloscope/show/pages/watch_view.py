@@ -64,7 +64,7 @@ def _table(shown: list[Any], more: int) -> dict[str, Any]:
     ]  # fmt: skip
     rows = [
         [
-            k, c.function, short_line(c.caller) or "unknown", c.changed,
+            k, c.function, short_line(c.caller) or "unknown", f"{c.changed}{c.cached}",
             c.trace_seconds, c.lower_seconds, c.compile_seconds,
         ]
         for k, c in enumerate(shown)
