@@ -319,7 +319,7 @@ def test_what_was_chosen_is_kept_by_a_page(
 def test_a_dump_without_marks_says_inferred(
     cap: Any, open_page: OpenPage, renderer: Path, tmp_path: Path, page_errors: list[str]
 ) -> None:
-    path = hs.read(cap.text).to_html(tmp_path / "dump.html")
+    path = hs.read(cap.text, sources=False).to_html(tmp_path / "dump.html")
     page = opened(open_page(Path(path).as_uri(), width=1500, height=900))
     expect(page.get_by_text("inferred links")).to_be_visible()
     assert "There is no jaxpr and no StableHLO: a dump does not hold them" in said(page)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import hloscope as hs
 from hloscope.show import blocks
@@ -122,12 +123,14 @@ def _commands(cap: hs.Capture, folder: Path) -> Iterator[tuple[str, str]]:
     lines = {f.line for i in cap.module.instructions for f in i.frames[:1]}
     if lines:
         runs["trace"] = [str(dump), str(min(lines))]
+    # a dump shows the user's files as well
+    without_files = patch("hloscope.api.read.sources_as_dumped", return_value={})
     for name, arguments in runs.items():
         out, err = io.StringIO(), io.StringIO()
         command, *options = name.split()
         if options == ["--html"]:
             options = ["--html", str(folder / "diff.html")]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), without_files:
             main([command, *arguments, *options])
         yield f"hloscope {name}", out.getvalue() + err.getvalue()
     for page in folder.glob("*.html"):
