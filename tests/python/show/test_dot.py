@@ -61,9 +61,9 @@ def test_the_number_of_boxes_is_bounded(compiled, limit):
 
 def test_closed_boxes_are_groups_and_folds(compiled):
     capture = compiled("gpt_unrolled").capture
-    closed = digraph(capture, max_nodes=12).source
+    closed = digraph(capture, max_nodes=16).source
     assert re.search(r'label="layer_\[0,1\] ×2\\n[\d,]+ instructions"', closed)
-    opened = digraph(capture, max_nodes=12, open=["layer_[0,1]", "mlp"]).source
+    opened = digraph(capture, max_nodes=16, open=["layer_[0,1]", "mlp"]).source
     assert len(boxes(opened)) > len(boxes(closed))
 
 

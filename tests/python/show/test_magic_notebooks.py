@@ -104,7 +104,7 @@ def test_changes(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     notebook = execute(repo / "examples" / "changes.ipynb", tmp_path, monkeypatch)
     printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
     for said in (
-        "tried: params, mean donated: no gain (peak ",
+        "params, mean donated",
         "Policies of block: 5 programs, step modelled on tpu-v5e",
         "@jax.checkpoint\ndef block(x, w):",
         "block computed again, saving nothing at In [2], line 7",
