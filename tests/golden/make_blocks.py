@@ -23,6 +23,8 @@ from hloscope.show import blocks
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 HERE = Path(__file__).parent / "blocks"
+# No word of where the repository is.
+jax.config.update("jax_hlo_source_file_canonicalization_regex", "^.*/tests/golden/")
 
 
 def sharded() -> hs.Capture:

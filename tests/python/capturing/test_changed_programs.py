@@ -337,7 +337,7 @@ def test_the_same_values_are_run_and_compared(author: Author) -> None:
     cap = as_is(author, LOOP)
     same = cap.what_if(in_shardings={"x": P(None, "data")}).same_values()
     assert same.difference is not None
-    assert same.difference < 1e-5
+    assert same.difference < 1e-4  # sums in another order
     assert str(same).startswith(("the same values", "same values to"))
     other = cap.what_if(cast={"block": "bfloat16"}).same_values()
     assert other.difference is not None

@@ -261,7 +261,7 @@ def test_where_only_a_library_has_a_line_the_scope_is_said(file, said):
 def test_which_line_is_the_person_s_is_decided_in_one_place(repo):
     package = repo / "python" / "hloscope"
     knowing = [p for p in package.rglob("*.py") if "site-packages" in p.read_text()]
-    assert {p.name for p in knowing} == {"places.py", "sources.py"}  # sources.py: of this machine
+    assert {p.name for p in knowing} == {"places.py", "python_sources.py"}
     stack = tuple(StackFrame(f, 7) for f in ("/usr/lib/python3.11/contextlib.py", "train.py"))
     assert own_line(stack) == stack[1]
     assert own_line(stack[:1]) == stack[0]

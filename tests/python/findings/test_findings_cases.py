@@ -96,7 +96,7 @@ def test_what_is_computed_again_is_said_up_to_half_of_the_memory() -> None:
     again = "checkpoint/rematted_computation/dot_general"
     cap = product(4096, again)
     assert cap.memory.peak_bytes == 512 << 20
-    assert only(cap, "rematerialisation").share == pytest.approx(1.0, abs=0.001)
+    assert only(cap, "rematerialisation").share == pytest.approx(1.0, abs=0.01)
     assert of(product(4097, again), "rematerialisation") == ()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -128,6 +130,20 @@ def test_the_sdist_has_no_machine_in_it() -> None:
     tops = {n.partition("/")[0] for n in names}
     assert not tops & {"node_modules", "dist", ".cache", "site", "tests", "shared"}
     assert not [top for top in tops if top.startswith(".venv")]
+
+
+def test_kept_programs_do_not_say_where_they_were_made(repo: Path) -> None:
+    """A program names its files, so a picture of it would differ where those files are found."""
+    made = re.compile(rb"(/[^\"\s]*)/tests/(?:golden|corpus|python)/")
+    kept = [p for p in (repo / "tests" / "golden").rglob("*") if p.is_file()]
+    texts = {p: p.read_bytes() for p in kept}
+    found = {
+        (p.name, root.decode())
+        for p, text in texts.items()
+        for root in made.findall(gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text)
+    }
+    assert found  # there are programs with paths, all from nowhere
+    assert {root for _, root in found} == {"/home/programs"}
 
 
 def test_the_sdist_installs_without_node(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo import opcodes
 from ...hlo.collective_kinds import is_collective
 from ..base.labels.flags import QUIET, flags
 from ..base.labels.labels import is_words_of_opcodes
@@ -46,9 +47,7 @@ WHOLE = 99
 FRAMES = 24
 
 # Named by what they are, not by what they compute.
-_NAMED = frozenset(
-    ["while", "conditional", "call", "parameter", "constant", "tuple", "get-tuple-element", "iota"]
-)
+_NAMED = opcodes.CONTROL | opcodes.GIVEN | opcodes.BUNDLES
 _ELIDED = "…"
 _MADE_BY = re.compile(r".+, line (?P<line>\d+)(?P<more> · loop.*)?\Z")
 
