@@ -109,6 +109,7 @@ def _cost(page: Page) -> None:
 def _passes(page: Page) -> None:
     _tab("Passes")(page)
     page.wait_for_selector(".pass-bar")
+    page.locator(".pass-times summary").click()
     page.wait_for_timeout(500)
 
 
@@ -211,6 +212,7 @@ def _step(folder: Path, out: Path) -> None:
         where = {"topology": "v5e:2x4", "mesh": {"data": 2, "model": 4}}
     cap = hs.capture(train.step, train.state, train.tokens, passes=True, **where)
     cap.to_html(out)
+    cap.compile_time()
     cap.to_html(out.with_name("passes.html"), passes=True)
 
 

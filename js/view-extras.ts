@@ -511,6 +511,33 @@ export interface PassRow {
   /** null: not computed. */
   cost: PassCost | null;
 }
+/** A part of the compile that was measured; the parts add up to it. */
+export interface PassPart {
+  name: string;
+  seconds: number;
+}
+/** A pass with all its runs in one pipeline. */
+export interface SlowPass {
+  pipeline: string;
+  name: string;
+  seconds: number;
+  times: number;
+  /** Its row that took longest; -1: it has none whose time is known. */
+  row: number;
+}
+/** A compile that was measured. */
+export interface PassTimesExtras {
+  /** Seconds; null: only passes were timed. */
+  total: number | null;
+  parts: PassPart[];
+  slowest: SlowPass[];
+  /** Of the pass of each row itself; null: unknown. */
+  seconds: (number | null)[];
+  /** Of passes of the same pipeline, near each row, that have no row. */
+  others: number[];
+  /** What makes the times larger than usual; "" if nothing. */
+  note: string;
+}
 /** Passes that changed the module, in order. */
 export interface PassesExtras {
   rows: PassRow[];
@@ -518,6 +545,8 @@ export interface PassesExtras {
   begin: number;
   /** What is missing; "" if nothing. */
   note: string;
+  /** null: no compile was measured. */
+  times?: PassTimesExtras | null;
 }
 export interface OwnColumn {
   label: string;
@@ -783,7 +812,10 @@ export const SHAPES: Record<string, Record<string, string>> = {
   DeviceExtras: { "number": "count", "string": "kind", "[[number]]": "coords", "[number]": "slices", "?MeshInfo": "mesh" },
   PassCost: { "local|global|": "shapes?", "?number": "flops? bytes_accessed? peak_bytes?", "string": "failed?" },
   PassRow: { "string": "pipeline title about", "{number}": "counts change", "number": "added removed changed renamed", "boolean": "onlyMetadata", "?PassCost": "cost" },
-  PassesExtras: { "[PassRow]": "rows", "number": "begin", "string": "note" },
+  PassPart: { "string": "name", "number": "seconds" },
+  SlowPass: { "string": "pipeline name", "number": "seconds times row" },
+  PassTimesExtras: { "?number": "total", "[PassPart]": "parts", "[SlowPass]": "slowest", "[?number]": "seconds", "[number]": "others", "string": "note" },
+  PassesExtras: { "[PassRow]": "rows", "number": "begin", "string": "note", "?PassTimesExtras": "times?" },
   OwnColumn: { "string": "label unit" },
   Extras: { "CostExtras": "cost?", "MemoryExtras": "memory?", "SourceExtras": "source?", "MeasuredExtras": "measured?", "CollectiveExtras": "collectives?", "[string]": "phases?", "[CompilerMessage]": "compiler?", "Findings": "findings?", "TimelineExtras": "timeline?", "TraceExtras": "trace?", "MovesExtras": "moves?", "DeviceExtras": "devices?", "PassesExtras": "passes?", "[OwnColumn]": "own?" },
   Block: { "number": "version", "{ColumnSpec}": "columns" },

@@ -7,7 +7,7 @@
  * and what base/validate.ts checks.
  */
 
-import type { Findings, PassCost } from "./view-extras.ts";
+import type { Findings, PassCost, PassTimesExtras } from "./view-extras.ts";
 
 export type * from "./view-extras.ts";
 export {
@@ -84,6 +84,8 @@ export interface Host {
   passes?(events: PassEvents, signal: AbortSignal): Promise<Uint8Array>;
   /** What computing the passes costs, as a sentence; if not empty, the user is asked first. */
   passesPrice?: string;
+  /** Compiles once more and says how long each pass takes; absent: nothing can be measured. */
+  measurePasses?(signal: AbortSignal): Promise<PassTimesExtras>;
   /** Compiles what a finding advises, and says what it gained; absent: nothing can be changed. */
   prove?(
     finding: { rule: string; title: string },

@@ -7,6 +7,7 @@
  *     _place     str     what is open, in view and selected; kept with the notebook
  *     _bookmarks list    name, note, place
  *     _proves    bool    whether the kernel can try what findings advise
+ *     _measures  bool    whether the kernel can measure the passes
  *     _passes    str     "" none, "kept", or "compile": available after compiling once more
  *
  * Other blocks come on request: {kind: "text" | "analyses" | "stages", id} goes out, or
@@ -15,7 +16,15 @@
  */
 import { tellKept } from "../base/kept.ts";
 import { mount } from "../mount.ts";
-import type { Bookmark, Findings, Host, Options, PassCost, Selection } from "../view.ts";
+import type {
+  Bookmark,
+  Findings,
+  Host,
+  Options,
+  PassCost,
+  PassTimesExtras,
+  Selection,
+} from "../view.ts";
 
 /** The part of anywidget's model that is used here. */
 interface Model {
@@ -76,11 +85,6 @@ function askFor(
     model.on("msg:custom", receive as never);
     model.send({ kind, id, ...more });
   });
-}
-
-interface ProofReply extends Reply {
-  words?: string;
-  findings?: Findings;
 }
 
 interface PassReply extends Reply {
@@ -145,38 +149,67 @@ function proveOf(model: Model): Pick<Host, "prove"> {
   if (!model.get("_proves")) return {};
   return {
     prove: (finding, progress, signal) =>
-      new Promise((resolve, reject) => {
-        const id = ++asked;
-        const finish = () => {
-          clearTimeout(timer);
-          model.off("msg:custom", receive as never);
-          signal.removeEventListener("abort", stop);
-        };
-        const fail = (message: string) => {
-          finish();
-          reject(new Error(message));
-        };
-        const timer = setTimeout(
-          () => fail("no answer from the kernel; it may be busy or gone. Try again."),
-          COMPILE_TIMEOUT_MS,
-        );
-        const receive = (reply: ProofReply) => {
-          if (reply?.id !== id) return;
-          if (reply.kind === "progress") progress(reply.words ?? "");
-          else if (reply.kind === "proved" && reply.findings) {
-            finish();
-            resolve(reply.findings);
-          } else fail(reply.message ?? "the kernel answered without findings.");
-        };
-        const stop = () => {
-          model.send({ kind: "cancel", id });
-          fail("cancelled");
-        };
-        signal.addEventListener("abort", stop, { once: true });
-        model.on("msg:custom", receive as never);
-        model.send({ kind: "prove", id, ...finding });
+      compiled(model, { kind: "prove", ...finding }, signal, (reply) => {
+        if (reply.kind === "progress") progress(reply.words ?? "");
+        return reply.findings;
       }),
   };
+}
+
+/** The job that measures how long each pass takes; see pass_job.py. */
+function measureOf(model: Model): Pick<Host, "measurePasses"> {
+  if (!model.get("_measures")) return {};
+  return {
+    measurePasses: (signal) => compiled(model, { kind: "measure" }, signal, (reply) => reply.times),
+  };
+}
+
+interface CompiledReply extends Reply {
+  words?: string;
+  findings?: Findings;
+  times?: PassTimesExtras;
+}
+
+/** A job of the kernel that compiles; `answer` is what a message brings, if it is the last one. */
+function compiled<T>(
+  model: Model,
+  asks: { kind: string },
+  signal: AbortSignal,
+  answer: (reply: CompiledReply) => T | undefined,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const id = ++asked;
+    const finish = () => {
+      clearTimeout(timer);
+      model.off("msg:custom", receive as never);
+      signal.removeEventListener("abort", stop);
+    };
+    const fail = (message: string) => {
+      finish();
+      reject(new Error(message));
+    };
+    const timer = setTimeout(
+      () => fail("no answer from the kernel; it may be busy or gone. Try again."),
+      COMPILE_TIMEOUT_MS,
+    );
+    const receive = (reply: CompiledReply) => {
+      if (reply?.id !== id) return;
+      const found = answer(reply);
+      if (found !== undefined) {
+        finish();
+        resolve(found);
+      } else if (reply.kind !== "progress") {
+        fail(reply.message ?? "the kernel answered without the data.");
+      }
+    };
+    const stop = () => {
+      model.send({ kind: "cancel", id });
+      fail("cancelled");
+    };
+    signal.addEventListener("abort", stop, { once: true });
+    model.on("msg:custom", receive as never);
+    model.send({ ...asks, id });
+  });
 }
 
 interface RenderProps {
@@ -217,6 +250,7 @@ export function render({ model, el, signal }: RenderProps): () => void {
       tell();
     },
     ...passesOf(model),
+    ...measureOf(model),
     ...proveOf(model),
     onSelect(selection) {
       if (same(model.get("selection") as Selection, selection)) return;

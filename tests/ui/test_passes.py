@@ -190,11 +190,16 @@ def test_a_page_says_why_passes_are_left_out(
     assert page.get_by_role("tab", name="Passes").count() == 0
 
 
-def live(open_page: Callable[..., Page], renderer: Path, capture: Any, there: str) -> Page:
-    page = open_page("about:blank", width=1400, height=900)
+def live(
+    open_page: Callable[..., Page], renderer: Path, capture: Any, there: str, more: str = "",
+    scheme: str = "light",
+) -> Page:  # fmt: skip
+    page = open_page("about:blank", width=1400, height=900, color_scheme=scheme)
     from hloscope.show import blocks
 
-    found = widget(page, renderer, capture, "{height: 700}", before=f"state._passes = {there!r};")
+    found = widget(
+        page, renderer, capture, "{height: 700}", before=f"state._passes = {there!r};{more}"
+    )
     found.evaluate(
         "(b) => { window.passes = bytes(b); }",
         base64.b64encode(blocks.passes(capture)).decode(),
@@ -235,6 +240,68 @@ def test_the_widget_shows_progress_and_cancels(
     both = set(before) & set(after)
     assert len(both) > 2
     assert all(before[n][:4] == after[n][:4] for n in both)
+    assert not page_errors
+
+
+TIMES = {
+    "total": 2.0,
+    "parts": [{"name": "passes of this list", "seconds": 0.5},
+              {"name": "code generation", "seconds": 1.5}],
+    "slowest": [{"pipeline": "partitioner", "name": "fusion", "seconds": 0.4, "times": 1, "row": 5},
+                {"pipeline": "none", "name": "quiet", "seconds": 0.2, "times": 3, "row": -1}],
+    "seconds": [None, 0.01, 0.02, None, 0.05, 0.4],
+    "others": [0, 0.1, 0, 0, 0, 0.02],
+    "note": "Said of the times.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_widget_measures_the_passes_and_shows_their_time(
+    open_page: Callable[..., Page], renderer: Path, capture: Any, scheme: str,
+    page_errors: list[str],
+) -> None:  # fmt: skip
+    page = live(open_page, renderer, capture, "kept", "state._measures = true;", scheme)
+    page.get_by_role("tab", name="Passes").click()
+    page.wait_for_function("sent.some((m) => m.kind === 'passes')")
+    page.evaluate("window.last = sent.find((m) => m.kind === 'passes').id")
+    page.evaluate("say('msg:custom', {kind: 'passes', id: last}, [passes])")
+    page.evaluate("say('msg:custom', {kind: 'done', id: last})")
+    page.wait_for_selector(".pass-bar")
+    assert "Time" not in page.locator(".pass-head").inner_text()
+    measure = page.get_by_role("button", name="measure the passes")
+    measure.click()
+    page.wait_for_selector("text=Compiling once more, to measure every pass")
+    page.evaluate("window.asked = sent.filter((m) => m.kind === 'measure').at(-1).id")
+    page.evaluate(
+        "say('msg:custom', {kind: 'error', id: asked, message: 'CaptureError: no profiler'})"
+    )
+    page.wait_for_selector("text=CaptureError: no profiler")
+    measure.click()
+    page.evaluate("window.asked = sent.filter((m) => m.kind === 'measure').at(-1).id")
+    page.evaluate("(times) => say('msg:custom', {kind: 'times', id: asked, times})", TIMES)
+    page.wait_for_selector("text=Compiled in 2 s, measured once: mostly code generation")
+    assert measure.count() == 0
+    rows = page.locator(".pass-rows")
+    fusion = rows.locator(".pass-row[data-row='5'] .took")
+    assert fusion.inner_text() == "400 ms"
+    assert rows.locator(".pass-row[data-row='3'] .took").inner_text() == "·"
+    simplified = rows.locator(".pass-pipeline", has_text="simplification").locator(".took")
+    assert simplified.inner_text() == "130 ms", "10 + 20, and 100 of passes without a row"
+
+    def wide(cell: Any) -> float:
+        return float(cell.locator("i").evaluate("(e) => e.getBoundingClientRect().width"))
+
+    assert wide(simplified) / wide(fusion) == pytest.approx(130 / 400, rel=0.05)
+    page.locator(".pass-times summary").click()
+    told = page.locator(".pass-times").inner_text()
+    assert "code generation\n1.5 s · 75 %" in told
+    assert "quiet ×3" in told
+    assert "Said of the times." in told
+    page.screenshot(path=Path(__file__).parent / "shots" / f"pass_times_{scheme}.png")
+    rows.locator(".pass-row[data-row='1']").click()
+    page.locator(".pass-times button.bar", has_text="fusion").click()
+    assert title(page) == "fusion"
+    assert "time, measured\n400 ms\n20 % of 2 s" in page.locator(".pass-figures").inner_text()
     assert not page_errors
 
 

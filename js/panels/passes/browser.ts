@@ -13,6 +13,7 @@ import { history } from "../parts/pass-history.ts";
 import { type DiffPane, diffPane } from "./diff.ts";
 import { PassHeader } from "./header.ts";
 import { figures, type Timeline, timeline } from "./timeline.ts";
+import { compileTimes, type Times } from "./times.ts";
 
 /** The row shown last, so that closing the panel does not lose the place. */
 const lastRows = new WeakMap<Passes, number>();
@@ -35,6 +36,7 @@ export class PassBrowser {
   private readonly header: PassHeader;
   private readonly diff: DiffPane;
   private readonly table: Timeline;
+  private readonly times: Times;
   private readonly undrawn = h("span", { class: "dim clip pass-undrawn", role: "status" });
   private readonly legend = h("div", { class: "pass-key", role: "group", "aria-label": "Colours" });
   /** Passes that are still to come. */
@@ -75,7 +77,19 @@ export class PassBrowser {
       "stop",
     );
     const about = passes.note ? note(passes.note) : null;
-    fill(element, h("div", { class: "column" }, about, this.rest, this.table.element, this.chosen));
+    this.times = compileTimes(passes, ctx.passes, (row) => this.go(row), signal);
+    fill(
+      element,
+      h(
+        "div",
+        { class: "column" },
+        about,
+        this.times.element,
+        this.rest,
+        this.table.element,
+        this.chosen,
+      ),
+    );
     this.stage.store.on("selection", () => this.selectedHere(), signal);
     store.on("selection", () => this.selectedElsewhere(), signal);
     this.bindKeys(signal);
@@ -95,6 +109,7 @@ export class PassBrowser {
     const words = state.is === "ready" ? state.rest : "";
     fill(this.rest, words, state.is === "ready" && state.more ? this.stop : null);
     this.rest.hidden = !words;
+    this.times.update();
     this.table.renew();
     if (this.selected < 0) this.describe();
   }

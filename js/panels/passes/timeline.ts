@@ -1,20 +1,23 @@
 /** A table of the passes: one row each, pipelines as headings, metadata-only passes folded. */
-import { h } from "../../base/dom.ts";
+import { fill, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
 import type { Passes } from "../../state/passes/passes.ts";
 import type { PassCost } from "../../view.ts";
 import { type VirtualList, virtualList } from "../parts/virtual.ts";
+import { share } from "./times.ts";
 
 const ROW = 24;
 
 type Row =
   | { is: "pass"; row: number }
-  | { is: "pipeline"; name: string }
+  | { is: "pipeline"; name: string; rows: number[] }
   | { is: "folded"; rows: number[] };
 
 /** A column: its heading, what it means, and for a row the change and the new value. */
 interface Column {
   head: string;
+  /** Left out where there is little room. */
+  wide?: boolean;
   title: string;
   of(passes: Passes, row: number): Cell | null;
 }
@@ -29,6 +32,8 @@ interface Cell {
 
 const signed = (value: number, text: string) =>
   value > 0 ? `+${text}` : value < 0 ? `−${text}` : "";
+
+const wide = (column: Column): Column => ({ ...column, wide: true });
 
 const counted = (head: string, title: string, ...keys: string[]): Column => ({
   head,
@@ -76,16 +81,26 @@ const costed = (
 const COLUMNS: Column[] = [
   counted("Instr.", "instructions", "instructions"),
   counted("Fusions", "fusions", "fusions"),
-  counted("Copies", "copies and transposes", "copies", "transposes"),
+  wide(counted("Copies", "copies and transposes", "copies", "transposes")),
   counted("Coll.", "collectives", "collectives"),
-  costed("FLOPs", "FLOPs", "flops", ""),
+  wide(costed("FLOPs", "FLOPs", "flops", "")),
   costed("Bytes", "bytes accessed", "bytes_accessed", "B"),
-  costed("Peak", "bytes live at the peak; known once there is a schedule", "peak_bytes", "B"),
+  wide(costed("Peak", "bytes live at the peak; known once there is a schedule", "peak_bytes", "B")),
 ];
 
 /** All figures of one pass: the values after it, and the changes. */
 export function figures(passes: Passes, row: number): HTMLElement {
   const box = h("div", { class: "pass-figures" });
+  const { times } = passes;
+  if (times) {
+    const took = passes.secondsOf(row);
+    const of = took !== null && times.total ? share(took, times.total) : "";
+    box.append(
+      h("span", { class: "what" }, "time, measured"),
+      h("span", null, took === null ? "not known" : format.seconds(took)),
+      h("span", { class: "change" }, of && `${of} of ${format.seconds(times.total ?? 0)}`),
+    );
+  }
   for (const column of COLUMNS) {
     const cell = column.of(passes, row);
     const now = cell ? (cell.now ?? "not known") : "not worked out yet";
@@ -120,6 +135,8 @@ export function timeline(
   let chosen = -1;
   let edition = 0;
   let rows: Row[] = [];
+  /** Seconds of the longest bar. */
+  let longest = 0;
   const list: VirtualList = virtualList(
     ROW,
     {
@@ -156,15 +173,44 @@ export function timeline(
       flush();
       if (row.pipeline !== pipeline) {
         pipeline = row.pipeline;
-        if (pipeline) rows.push({ is: "pipeline", name: pipeline });
+        if (pipeline) rows.push({ is: "pipeline", name: pipeline, rows: [] });
       }
       rows.push({ is: "pass", row: k });
     });
     flush();
+    let heading: number[] = [];
+    let at = 0;
+    // Passes that are folded count for the heading before them, if they are of its pipeline.
+    for (const row of rows) {
+      if (row.is === "pipeline") heading = row.rows;
+      for (const k of row.is === "pass" ? [row.row] : row.is === "folded" ? row.rows : []) {
+        if (row.is === "pass" || passes.rows[k].pipeline === passes.rows[at].pipeline)
+          heading.push(k);
+        if (row.is === "pass") at = k;
+      }
+    }
+    longest = Math.max(
+      0,
+      ...rows.map((row) =>
+        row.is === "pipeline"
+          ? (passes.pipelineSeconds(row.rows)?.whole ?? 0)
+          : row.is === "pass"
+            ? (passes.secondsOf(row.row) ?? 0)
+            : 0,
+      ),
+    );
   };
   const make = (row: Row): HTMLElement => {
-    if (row.is === "pipeline")
-      return h("div", { class: "pass-pipeline clip", role: "presentation" }, row.name);
+    if (row.is === "pipeline") {
+      const took = passes.pipelineSeconds(row.rows);
+      const others = took ? `, of that ${format.seconds(took.others)} passes without a row` : "";
+      return h(
+        "div",
+        { class: "pass-pipeline", role: "presentation" },
+        passes.times && timeCell(took?.whole ?? null, longest, others),
+        h("span", { class: "clip", title: row.name }, row.name),
+      );
+    }
     if (row.is === "folded") {
       return h(
         "button",
@@ -189,16 +235,21 @@ export function timeline(
         "data-row": row.row,
         onclick: () => pick(row.row),
       },
+      passes.times && timeCell(passes.secondsOf(row.row), longest),
       h("span", { class: "pass-name clip", title: about ? `${pass}: ${about}` : pass }, pass),
       ...COLUMNS.map((column) => {
         const cell = column.of(passes, row.row);
-        if (!cell) return h("span", { class: "num dim", title: "not worked out yet" }, "·");
+        const kind = column.wide ? "num wide" : "num";
+        if (!cell) return h("span", { class: `${kind} dim`, title: "not worked out yet" }, "·");
         const now = cell.now ?? "not known";
         const by =
           cell.change === null ? "" : cell.change > 0 ? " up" : cell.change < 0 ? " down" : "";
         return h(
           "span",
-          { class: `num${by}`, title: `${column.title}: ${now} after this pass${cell.note ?? ""}` },
+          {
+            class: `${kind}${by}`,
+            title: `${column.title}: ${now} after this pass${cell.note ?? ""}`,
+          },
           cell.text,
         );
       }),
@@ -211,21 +262,26 @@ export function timeline(
     if (at >= 0) list.show(at);
   };
   arrange();
-  return {
-    element: h(
-      "div",
-      { class: "column pass-table" },
-      h(
-        "div",
-        { class: "pass-row pass-head" },
-        h("span", null, "Pass"),
-        ...COLUMNS.map((c) => h("span", { class: "num", title: c.title }, c.head)),
+  const head = h("div", { class: "pass-row pass-head" });
+  const element = h("div", { class: "column pass-table" }, head, list.element);
+  const headings = () => {
+    element.classList.toggle("timed", passes.times !== null);
+    fill(
+      head,
+      passes.times && h("span", { class: "num", title: "time that it took, measured" }, "Time"),
+      h("span", null, "Pass"),
+      ...COLUMNS.map((c) =>
+        h("span", { class: c.wide ? "num wide" : "num", title: c.title }, c.head),
       ),
-      list.element,
-    ),
+    );
+  };
+  headings();
+  return {
+    element,
     update,
     renew() {
-      edition++;
+      headings();
+      arrange();
       list.update(rows.length);
     },
     focus: () => list.element.focus({ preventScroll: true }),
@@ -235,4 +291,17 @@ export function timeline(
       return shown.filter((r) => r < row).pop() ?? shown[0] ?? row;
     },
   };
+}
+
+/** Seconds with a bar behind them; nothing where they are unknown. */
+function timeCell(seconds: number | null, longest: number, more = ""): HTMLElement {
+  if (seconds === null) return h("span", { class: "num took dim", title: "time: not known" }, "·");
+  const width = longest > 0 ? (100 * seconds) / longest : 0;
+  const text = format.seconds(seconds);
+  return h(
+    "span",
+    { class: "num took", title: `${text}, measured${more}` },
+    h("i", { "aria-hidden": "true", style: { width: `${width.toFixed(1)}%` } }),
+    h("span", null, text),
+  );
 }

@@ -89,6 +89,30 @@ export class PassLoader {
     }
   }
 
+  /** Whether `measure` can be asked. */
+  get measurable(): boolean {
+    return this.host.measurePasses !== undefined;
+  }
+  /** Whether the compile is being measured, and why that failed; "" if it did not. */
+  measuring = false;
+  notMeasured = "";
+
+  /** Asks for the time of each pass, and calls back when it is there. */
+  async measure(signal: AbortSignal): Promise<void> {
+    const { passes } = this;
+    if (!passes || this.measuring || !this.host.measurePasses) return;
+    this.measuring = true;
+    this.notMeasured = "";
+    this.set(this.state);
+    try {
+      passes.times = await this.host.measurePasses(signal);
+    } catch (error) {
+      this.notMeasured = (error as Error).message;
+    }
+    this.measuring = false;
+    if (!signal.aborted) this.set(this.state);
+  }
+
   /** Stops the work: before the block has arrived, all of it; after that, the remaining figures. */
   cancel(): void {
     this.running?.abort();

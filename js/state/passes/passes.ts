@@ -4,7 +4,7 @@
  */
 import { BadBlock } from "../../base/decode.ts";
 import { type Csr, decodeView, type ViewModel } from "../../base/model.ts";
-import type { PassRow } from "../../view-extras.ts";
+import type { PassRow, PassTimesExtras } from "../../view-extras.ts";
 
 /** Bits of `version.changed`. */
 export const enum Changed {
@@ -55,6 +55,8 @@ export interface Partner {
 export class Passes {
   readonly rows: PassRow[];
   readonly note: string;
+  /** The compile that was measured; null: none was. */
+  times: PassTimesExtras | null;
   /** The row to show first. */
   readonly begin: number;
   readonly first: Uint32Array;
@@ -80,6 +82,7 @@ export class Passes {
     }
     this.rows = passes.rows;
     this.note = passes.note ?? "";
+    this.times = passes.times ?? null;
     this.begin = Math.max(0, Math.min(Number(passes.begin) || 0, passes.rows.length - 1));
     this.first = first;
     this.last = model.column("pass.last");
@@ -222,6 +225,20 @@ export class Passes {
       }
     }
     return this.ofFinal.get(index) ?? -1;
+  }
+
+  /** Seconds that the pass of a row took; null not known. */
+  secondsOf(row: number): number | null {
+    return this.times?.seconds[row] ?? null;
+  }
+  /** Seconds of rows of one pipeline, with those of its passes that have no row; null not known. */
+  pipelineSeconds(rows: readonly number[]): { whole: number; others: number } | null {
+    const { times } = this;
+    if (!times) return null;
+    const others = rows.reduce((sum, row) => sum + (times.others[row] ?? 0), 0);
+    const own = rows.reduce((sum, row) => sum + (times.seconds[row] ?? 0), 0);
+    const known = others > 0 || rows.some((row) => this.secondsOf(row) !== null);
+    return known ? { whole: own + others, others } : null;
   }
 
   title(row: number): string {

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..analysis.report.source import Source
     from ..analysis.why.provenance_card import Why
     from ..hardware import Hardware
-    from ..hlo.snapshots import Snapshot
+    from ..hlo.snapshots import Snapshot, TimedPass
     from .compile_time import CompileTime
 
 T = TypeVar("T")
@@ -72,13 +72,14 @@ class PassRecord:
 
     ``read`` returns the snapshots, and a note on what is missing. ``is_kept``: they are in
     memory; ``compiles``: they take one more compile. ``number`` is that of this dump among all
-    of them, None for the final module.
+    of them, None for the final module. ``times`` reads when each ran, where a dump has it.
     """
 
     read: Callable[[], tuple[tuple[Snapshot, ...], str]]
     is_kept: bool = False
     compiles: bool = False
     number: int | None = None
+    times: Callable[[], tuple[TimedPass, ...]] | None = None
 
 
 @dataclass
@@ -418,8 +419,9 @@ class Capture:
 
         For a live capture, which compiles once more unless it was made with ``passes=True``, and
         for a folder that XLA dumped every pass to. ``progress(compared, all)`` is called on the
-        way and may raise to stop. Raises ``ValueError`` if there is no record of the passes,
-        ``CaptureError`` and ``ReadError``.
+        way and may raise to stop. Once ``compile_time`` was asked, each has the seconds that it
+        took. Raises ``ValueError`` if there is no record of the passes, ``CaptureError`` and
+        ``ReadError``.
         """
 
         def make() -> Passes:
@@ -433,10 +435,18 @@ class Capture:
                 )
                 raise ValueError(f"this capture has no record of its passes; {why}")
             from ..analysis.passes.passes import passes
+            from ..analysis.passes.times import times_of_dump
 
-            return passes(*self.for_hosts.record.read(), progress)
+            record = self.for_hosts.record
+            found = passes(*record.read(), progress)
+            told = times_of_dump(record.times()) if record.times is not None else None
+            return found if told is None else found.timed(told)
 
-        return self._answer("passes", make)
+        found = self._answer("passes", make)
+        if found.times is None and self.for_hosts.is_answered("compile_time"):
+            found = found.timed(self.compile_time().of_passes())
+            self.for_hosts.answers["passes"] = found
+        return found
 
     def compile_time(self) -> CompileTime:
         """Where the time of compiling goes, by pass; compiles once more, under jax's profiler.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..analysis.passes.times import PassRun, PassTimes, runs_of
 from ..analysis.text.results import Row, Rows
 from ..analysis.text.units import duration, printed
+from ..hlo.snapshots import TimedPass
 from ..hlo.target import SlowToCompile
 from ..hlo.texts.places import whole_place
 
 PASS, PIPELINE, CODE, AROUND = "HLO pass", "pipeline", "code generation", "around the compiler"
+REST = "code generation and writing a dump"
 _SHOWN = 15
 
 
@@ -18,8 +22,9 @@ _SHOWN = 15
 class CompileStep(Row):
     """Seconds that one part of the compiler took itself, without what ran inside of it.
 
-    ``kind``: "HLO pass", "pipeline" (between its passes), "code generation" or "around the
-    compiler"; ``pipeline`` the HLO pipeline it ran in, "" outside of one; ``times`` how often.
+    ``kind``: "HLO pass", "pipeline" (between its passes), "code generation", "around the compiler",
+    or "code generation and writing a dump" where that is all one (libtpu); ``pipeline`` the HLO
+    pipeline it ran in, "" outside of one; ``times`` how often.
     """
 
     kind: str
@@ -47,19 +52,30 @@ class CompileTime(Rows[CompileStep]):
     """One compile, measured; the rows, longest first, add up to ``total_seconds``.
 
     ``kernels``: code generation of single fusions on other threads, which ran during the rows and
-    is not part of the total. ``slow``: what XLA itself reported as slow.
+    is not part of the total. ``slow``: what XLA itself reported as slow. ``runs``: every run of a
+    pass, in the order they ended.
     """
 
     rows: tuple[CompileStep, ...]
     total_seconds: float
     kernels: tuple[CompileStep, ...] = field(default=(), repr=False)
     slow: tuple[SlowToCompile, ...] = field(default=(), repr=False)
+    runs: tuple[PassRun, ...] = field(default=(), repr=False)
 
     COLUMNS = ("kind", "name", "pipeline", "seconds", "times")
 
     def seconds_of(self, kind: str) -> float:
         """Seconds of all rows of a kind, such as "HLO pass"."""
         return sum(row.seconds for row in self.rows if row.kind == kind)
+
+    def of_passes(self) -> PassTimes:
+        """The same as ``Passes`` has it."""
+        took = sum(r.seconds for r in self.runs)
+        between = self.seconds_of(PASS) + self.seconds_of(PIPELINE) - took
+        rest = [("between passes", between)]
+        rest += [(kind, self.seconds_of(kind)) for kind in (CODE, REST, AROUND)]
+        known = tuple((what, seconds) for what, seconds in rest if seconds > 0)
+        return PassTimes(self.runs, known, self.total_seconds)
 
     def _totals(self) -> dict[str, Any]:
         return {
@@ -77,7 +93,7 @@ class CompileTime(Rows[CompileStep]):
         }
 
     def __str__(self) -> str:
-        kinds = {kind: self.seconds_of(kind) for kind in (PASS, PIPELINE, CODE, AROUND)}
+        kinds = {kind: self.seconds_of(kind) for kind in (PASS, PIPELINE, CODE, REST, AROUND)}
         parts = [f"{duration(s)} {kind}" for kind, s in kinds.items() if s]
         lines = [f"compiled in {duration(self.total_seconds)}, measured once: {', '.join(parts)}"]
         for row in self.rows[:_SHOWN]:
@@ -104,3 +120,8 @@ class CompileTime(Rows[CompileStep]):
                 f" {longest.name}, {duration(longest.seconds)}"
             )
         return printed(lines)
+
+
+def pass_runs(timed: Sequence[TimedPass]) -> tuple[PassRun, ...]:
+    """The runs of passes by when they began and ended, as ``CompileTime`` has them."""
+    return runs_of(timed)

@@ -21,7 +21,7 @@ from ..readers.xplane.xplane import Trace, is_trace, read_trace
 from .capture import Capture, PassRecord
 
 if TYPE_CHECKING:
-    from ..hlo.snapshots import Snapshot
+    from ..hlo.snapshots import Snapshot, TimedPass
 
 
 class StageLogGiven(ReadError):
@@ -92,6 +92,7 @@ def _read(
     trace = read_trace(Path(profile)) if profile is not None else None
     note = found_stage = ""
     folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
+    times: Callable[[], tuple[TimedPass, ...]] | None = None
     if path is not None and path.is_dir():
         entries, entry, note, data = _of_folder(path, module, stage, trace)
         origin, found_stage = entry.path.name if entry.path else "", entry.stage
@@ -99,6 +100,7 @@ def _read(
         of_module = [e for e in entries if (e.index, e.name) == (entry.index, entry.name)]
         if any(e.stage[:1].isdigit() for e in of_module):
             folder = partial(_passes, path, entry.index, entry.name)
+            times = partial(_times, path, entry.index)
     elif stage is not None:
         raise ReadError("stage= chooses among the files of a dump folder; this is one module")
     modules = read_modules(data, origin)
@@ -114,7 +116,7 @@ def _read(
     if folder is not None:
         step = pass_of(found_stage)
         number = step[0] if step is not None and step[2] != LAST else None
-        record = PassRecord(folder, number=number)
+        record = PassRecord(folder, number=number, times=times)
     code = sources_as_dumped(chosen.frames) if sources else {}
     target = Target(sources=code) if code else None
     stage = _stage(chosen, found_stage)
@@ -202,3 +204,9 @@ def _passes(folder: Path, number: int, name: str) -> tuple[tuple[Snapshot, ...],
     from ..readers.files.pass_dump import read_passes
 
     return read_passes(folder, number, name), ""
+
+
+def _times(folder: Path, number: int) -> tuple[TimedPass, ...]:
+    from ..readers.files.pass_times import read_times
+
+    return read_times(folder, number)

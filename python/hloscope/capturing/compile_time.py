@@ -7,6 +7,9 @@
             Codegen ── JitCompiler::Compile                     waits for threads that make code
 
 Events of a thread nest, so what each took itself adds up to the whole.
+
+The profiler cannot see libtpu compile without a TPU. libtpu says itself when each pass ran, in a
+file of its dump (readers/files/pass_times.py); the passes are then told apart, the rest is not.
 """
 
 from __future__ import annotations
@@ -20,11 +23,25 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..api.compile_time import AROUND, CODE, PASS, PIPELINE, CompileStep, CompileTime
+from ..api.compile_time import (
+    AROUND,
+    CODE,
+    PASS,
+    PIPELINE,
+    REST,
+    CompileStep,
+    CompileTime,
+    pass_runs,
+)
+from ..hlo.snapshots import TimedPass
+from ..readers.files.pass_times import parse_times
 from .compat import jax_api as _compat
+from .dumps import dumping
 from .errors import CaptureError
 
+_NO_PASS = "no-pass-has-this-name"
 _ROOT = "backend_compile_and_load"
+_CHECKS = "RunInvariantCheckers"
 _KERNEL = "FusionCompiler::Compile"
 _HANDING_OVER = "jax and the runtime"
 _IN_WORDS = {"JitCompiler::Compile": "LLVM (JitCompiler::Compile)"}
@@ -40,13 +57,16 @@ class _Timed(NamedTuple):
 def measured_compile(lowered: Any, options: dict[str, Any] | None) -> CompileTime:
     """Compiles ``lowered``, of which nothing is cached, and says where the time went.
 
-    Raises ``CaptureError`` where the profiler cannot run.
+    Raises ``CaptureError`` where neither the profiler nor the compiler can say it.
     """
+    devices = _compat.partition_devices(lowered, None)
+    if devices and getattr(devices[0], "platform", "") == "tpu":
+        return _by_compiler(lowered, options)
     if _compat.profiler_would_crash():
         raise CaptureError(
             "libtpu is loaded in this process and there is no TPU (as after compiling for a "
-            "topology), and jax's profiler would crash it: measure the compile in a process that "
-            "has JAX_PLATFORMS=cpu and compiles for no topology"
+            "topology), and jax's profiler would crash it: measure the compile for a CPU or GPU in "
+            "a process that has JAX_PLATFORMS=cpu and compiles for no topology"
         )
     profiling: Any = jax.profiler.ProfileOptions()
     profiling.host_tracer_level, profiling.python_tracer_level = 3, 0
@@ -66,6 +86,34 @@ def measured_compile(lowered: Any, options: dict[str, Any] | None) -> CompileTim
         if not traces:
             raise CaptureError("jax's profiler wrote no trace of this compile")
         return _told(list(_threads(traces[0])), total)
+
+
+def _by_compiler(lowered: Any, options: dict[str, Any] | None) -> CompileTime:
+    """A compile whose passes the compiler timed itself, for a dump that has nothing else."""
+    with dumping.dump_folder(dumping.bytes_needed(lowered)) as room:
+        if room.path is None:
+            raise CaptureError(f"the compile cannot be measured: {room.why_not}")
+        dumped = {
+            "xla_dump_to": room.path,
+            "xla_dump_module_metadata": True,
+            "xla_dump_hlo_pass_re": _NO_PASS,
+        }
+        began = time.perf_counter()
+        lowered.compile(compiler_options={**(options or {}), **dumped})
+        total = time.perf_counter() - began
+        files = sorted(Path(room.path).glob("*.metadata.textproto"))
+        timed = parse_times(files[0].read_text(errors="replace")) if files else ()
+    if not timed:
+        raise CaptureError("this compiler does not say when its passes ran")
+    runs = pass_runs(timed)
+    seconds: dict[tuple[str, str, str], list[float]] = {}
+    for run in runs:
+        key = (PASS, run.name, run.pipeline) if run.name else (PIPELINE, run.pipeline, "")
+        seconds.setdefault(key, []).append(run.seconds)
+    rows = [CompileStep(*key, sum(took), len(took)) for key, took in seconds.items()]
+    left = max(total - sum(row.seconds for row in rows), 0.0)
+    rows.append(CompileStep(REST, "libtpu does not tell apart", "", left, 1))
+    return CompileTime(tuple(sorted(rows, key=lambda row: -row.seconds)), total, runs=runs)
 
 
 def _threads(trace: Path) -> Iterator[list[_Timed]]:
@@ -117,7 +165,18 @@ def _told(threads: Sequence[list[_Timed]], total: float) -> CompileTime:
         tuple(sorted(rows, key=lambda row: -row.seconds)),
         total,
         tuple(sorted(kernels, key=lambda row: -row.seconds)),
+        runs=pass_runs(_passes(compiling)),
     )
+
+
+def _passes(events: Sequence[_Timed]) -> list[TimedPass]:
+    """When each pass ran, in order; "" for what a pipeline checks before its first one."""
+    found = []
+    for event, _, around in _own_times(events):
+        if around and _is_pipeline(around[-1]) and not _is_pipeline(event):
+            name = "" if event.name == _CHECKS else event.name
+            found.append(TimedPass(_plain(around[-1]), name, event.begin, event.end))
+    return sorted(found, key=lambda t: (t.begin, -t.end))
 
 
 def _covered(events: Sequence[_Timed]) -> float:

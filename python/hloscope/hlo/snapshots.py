@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .module import Module
 
@@ -25,3 +26,15 @@ class Snapshot:
     text: Callable[[], str] = field(repr=False)
     module: Callable[[], Module] = field(repr=False)
     operations: frozenset[int] | None = field(default=None, repr=False)
+
+
+class TimedPass(NamedTuple):
+    """One run of a pass, as the compiler timed it; seconds since any moment.
+
+    ``name`` is "" for the start of a pipeline.
+    """
+
+    pipeline: str
+    name: str
+    begin: float
+    end: float

@@ -36,6 +36,7 @@ from ..analysis.memory.memory import LiveValue, Memory
 from ..analysis.memory.peaks import MemorySpace
 from ..analysis.passes.passes import Passes
 from ..analysis.passes.row import Pass
+from ..analysis.passes.times import PassRun, PassTimes, SlowPass
 from ..analysis.provenance.fates.fate import Fate, FateCause, FateKind, Fates, InstructionName
 from ..analysis.provenance.origin_card import OperationOrigin, OriginCard
 from ..analysis.report.programs import Call, ProgramRow, Programs
@@ -118,6 +119,8 @@ __all__ = [
     "ParameterCopy",
     "Part",
     "Pass",
+    "PassRun",
+    "PassTimes",
     "Passes",
     "Place",
     "ProgramChange",
@@ -132,6 +135,7 @@ __all__ = [
     "ShardedArray",
     "Sharding",
     "Shardings",
+    "SlowPass",
     "Snapshot",
     "Source",
     "SourceLine",

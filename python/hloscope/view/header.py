@@ -609,6 +609,39 @@ class PassRow(TypedDict):
     """None: not computed."""
 
 
+class PassPart(TypedDict):
+    """A part of the compile that was measured; the parts add up to it."""
+
+    name: str
+    seconds: float
+
+
+class SlowPass(TypedDict):
+    """A pass with all its runs in one pipeline."""
+
+    pipeline: str
+    name: str
+    seconds: float
+    times: int
+    row: int
+    """Its row that took longest; -1: it has none whose time is known."""
+
+
+class PassTimesExtras(TypedDict):
+    """A compile that was measured."""
+
+    total: float | None
+    """Seconds; None: only passes were timed."""
+    parts: list[PassPart]
+    slowest: list[SlowPass]
+    seconds: list[float | None]
+    """Of the pass of each row itself; None: unknown."""
+    others: list[float]
+    """Of passes of the same pipeline, near each row, that have no row."""
+    note: str
+    """What makes the times larger than usual; "" if nothing."""
+
+
 class PassesExtras(TypedDict):
     """Passes that changed the module, in order."""
 
@@ -617,6 +650,8 @@ class PassesExtras(TypedDict):
     """The row to show first: the main View's, else that of the pass that made the most fusions."""
     note: str
     """What is missing; "" if nothing."""
+    times: NotRequired[PassTimesExtras | None]
+    """None: no compile was measured."""
 
 
 class OwnColumn(TypedDict):

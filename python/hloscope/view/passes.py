@@ -23,7 +23,7 @@ from .context import Context
 from .picture import add_picture
 
 if TYPE_CHECKING:
-    from .header import PassCost, PassRow, Summary, ViewContent
+    from .header import PassCost, PassRow, PassTimesExtras, Summary, ViewContent
 
 CONTEXT, GONE, NEW, MOVED, HEADER, SKIPPED = range(6)
 _KINDS = {" ": CONTEXT, "-": GONE, "+": NEW, ">": MOVED, "~": CONTEXT}
@@ -33,6 +33,8 @@ AROUND = 3
 MOST_NODES = 600_000
 # And a page's FLOPs, bytes and peaks from at most this many: about half a minute.
 MOST_COSTED = 600_000
+# Passes that are listed by their time.
+SLOWEST = 5
 
 
 class TooLarge(ValueError):
@@ -82,10 +84,29 @@ def build_passes(
                     "rows": rows,
                     "begin": _telling(rows) if shown is None else shown,
                     "note": " ".join(filter(None, (passes.note, note))),
+                    "times": pass_times(passes),
                 }
             },
         }
         return builder.finish(VIEW_MAGIC, header)
+
+
+def pass_times(passes: Passes) -> PassTimesExtras | None:
+    """The compile that was measured, as the passes block has it; None if none was."""
+    if passes.times is None:
+        return None
+    return {
+        "total": passes.times.total_seconds,
+        "parts": [{"name": name, "seconds": seconds} for name, seconds in passes.parts()],
+        "slowest": [
+            {"pipeline": s.pipeline, "name": s.name, "seconds": s.seconds, "times": s.times,
+             "row": s.row}
+            for s in passes.slowest()[:SLOWEST]
+        ],
+        "seconds": [row.seconds for row in passes.rows],
+        "others": list(passes.others),
+        "note": passes.times.note,
+    }  # fmt: skip
 
 
 def work_out(passes: Passes, target: Target | None = None) -> str:

@@ -299,6 +299,44 @@ def test_the_time_of_a_compile_is_told_by_pass_and_adds_up(tmp_path: Path) -> No
         hs.read(cap.text).compile_time()
 
 
+def test_the_passes_of_a_capture_have_their_share_of_the_compile() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def model(w: Any, x: Any) -> Any:
+        def layer(x: Any, w: Any) -> Any:
+            return jax.nn.gelu(x @ w), jnp.sum(x)
+
+        y, sums = jax.lax.scan(layer, x, w)
+        return jnp.sum(y) + jnp.sum(sums)
+
+    w, x = jnp.ones((4, 32, 32)), jnp.ones((8, 32))
+    cap = hs.capture(jax.grad(model), w, x, passes=True)
+    assert {r.seconds for r in cap.passes()} == {None}
+    spent: list[float] = []
+
+    def listen(event: str, seconds: float, **_: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            spent.append(seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    told = cap.compile_time()
+    passes = cap.passes()
+    assert sum(s for _, s in passes.parts()) == pytest.approx(sum(spent), rel=0.1)
+    whole = told.seconds_of("HLO pass") + told.seconds_of("pipeline")
+    of_passes = {"passes of this list", "other passes", "between passes"}
+    parts = dict(passes.parts())
+    assert sum(parts[what] for what in of_passes) == pytest.approx(whole)
+    ran = {run.name for run in told.runs if run.name}
+    assert all(r.seconds is not None for r in passes if r.name in ran)
+    assert {r.title for r in passes if r.seconds is None} >= {"before any pass"}
+    once = [run for run in told.runs if run.name == "layout-assignment"]
+    assert [passes["layout-assignment"].seconds] == [run.seconds for run in once]
+    again = [r.seconds for r in passes if r.name == "algsimp"]
+    assert len(again) > 1, "each run is a row"
+    assert all(any(run.seconds == s for run in told.runs) for s in again)
+
+
 def test_the_magic_runs_and_shows_what_was_measured(capsys: Any) -> None:
     interactive = pytest.importorskip("IPython.core.interactiveshell")
     from IPython.core.error import UsageError

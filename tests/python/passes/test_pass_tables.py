@@ -86,8 +86,9 @@ def test_what_is_asked_of_all() -> None:
     assert every.steps is every.steps
     assert every.follow() is every.steps
     assert every.to_dict()["rows"][1] == {
-        "number": 5, "pipeline": "main", "pass": "fuse", "instructions": 8, "fusions": 1,
-        "copies": 2, "transposes": 1, "collectives": 2, "change": every.rows[1].change,
+        "number": 5, "pipeline": "main", "pass": "fuse", "seconds": None,
+        "instructions": 8, "fusions": 1, "copies": 2, "transposes": 1, "collectives": 2,
+        "change": every.rows[1].change,
         "appeared": 7, "gone": 2, "lost_operations": [1, 2],
     }  # fmt: skip
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -23,7 +23,8 @@ from ..text.results import Rows
 from .follow import follow
 from .row import COUNTED, Pass
 from .steps import Steps
-from .text import table
+from .text import PassTable, table
+from .times import Dumped, PassTimes, SlowPass, plain_name, row_times
 
 if TYPE_CHECKING:
     import pandas
@@ -41,16 +42,24 @@ _TABLES = re.compile(r"\n\n(?:FileNames.*?\n\n\n?)(?=%|ENTRY)", re.S)
 class Passes(Rows[Pass]):
     """All passes that changed the module, in order; the first row is the module before them.
 
-    ``note`` says what is missing, such as passes that needed too much memory to keep.
+    ``note`` says what is missing, such as passes that needed too much memory to keep. ``times``:
+    the compile that was measured, None if none was; ``others`` are the seconds of passes that
+    changed nothing, at the row of their pipeline that is nearest, ``elsewhere_seconds`` those of
+    pipelines that have no row.
     """
 
     rows: tuple[Pass, ...]
     snapshots: tuple[Snapshot, ...] = field(repr=False)
     note: str = ""
+    times: PassTimes | None = field(default=None, repr=False)
+    others: tuple[float, ...] = field(default=(), repr=False)
+    elsewhere_seconds: float = field(default=0.0, repr=False)
     _costs: dict[Any, dict[str, Any]] = field(default_factory=dict, repr=False)
+    _dumps: tuple[Dumped, ...] = field(default=(), repr=False)
+    _row_of_run: dict[int, int] = field(default_factory=dict, repr=False)
 
     COLUMNS = (
-        "pipeline", "pass", *COUNTED, *(f"+{what}" for what in COUNTED)
+        "pipeline", "pass", "seconds", *COUNTED, *(f"+{what}" for what in COUNTED)
     )  # fmt: skip
 
     @overload
@@ -141,8 +150,47 @@ class Passes(Rows[Pass]):
         """Without what can be worked out of the snapshots again."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
+    def timed(self, times: PassTimes) -> Passes:
+        """The same, with the times of a compile that was measured."""
+        found = row_times(self._dumps, len(self.rows), times.runs)
+        rows = tuple(replace(r, seconds=s) for r, s in zip(self.rows, found.seconds, strict=True))
+        timed = replace(
+            self, rows=rows, times=times, others=found.others,
+            elsewhere_seconds=found.elsewhere, _row_of_run=found.row_of,
+        )  # fmt: skip
+        if "steps" in self.__dict__:
+            timed.__dict__["steps"] = self.steps
+        return timed
+
+    def parts(self) -> tuple[tuple[str, float], ...]:
+        """Where the time of the measured compile went, in seconds; () if none was measured."""
+        if self.times is None:
+            return ()
+        changed = sum(r.seconds or 0.0 for r in self.rows)
+        idle = sum(self.others) + self.elsewhere_seconds
+        return (("passes of this list", changed), ("other passes", idle), *self.times.rest)
+
+    def slowest(self) -> tuple[SlowPass, ...]:
+        """The passes of the measured compile, longest first, also those that changed nothing."""
+        took: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        for k, run in enumerate(self.times.runs if self.times is not None else ()):
+            if run.name:
+                row = self._row_of_run.get(k, -1)
+                took.setdefault((run.pipeline, run.name), []).append((run.seconds, row))
+        found = []
+        for (pipeline, name), runs in took.items():
+            longest = max((run for run in runs if run[1] >= 0), default=(0.0, -1))
+            whole = sum(seconds for seconds, _ in runs)
+            found.append(SlowPass(pipeline, name, whole, len(runs), longest[1]))
+        return tuple(sorted(found, key=lambda s: -s.seconds))
+
     def _totals(self) -> dict[str, Any]:
-        return {"note": self.note}
+        told = self.times
+        return {
+            "note": self.note,
+            "compile_seconds": None if told is None else told.total_seconds,
+            "parts": dict(self.parts()),
+        }
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per pass: counts, and changes in columns named ``+instructions`` and so on."""
@@ -153,6 +201,7 @@ class Passes(Rows[Pass]):
                 {
                     "pipeline": r.pipeline,
                     "pass": r.title,
+                    "seconds": r.seconds,
                     **r.counts,
                     **{f"+{k}": v for k, v in r.change.items()},
                 }
@@ -162,7 +211,7 @@ class Passes(Rows[Pass]):
         )
 
     def __str__(self) -> str:
-        return table(self.rows, self.note)
+        return table(PassTable(self.rows, self.note, self.times, self.others, self.parts()))
 
 
 def passes(
@@ -181,12 +230,16 @@ def passes(
     text_before = bare_before = ""
     operations: frozenset[int] | None = None
     names = ran(snapshots)
+    dumps: list[Dumped] = []
     for k, snapshot in enumerate(snapshots):
         if progress is not None:
             progress(k, len(snapshots))
         text = snapshot.text()
+        left = snapshot.pipeline, snapshot.passed, snapshot.upcoming
         if rows and text == text_before:
+            dumps.append(Dumped(*left, *_without_row(snapshot, kept[-1], rows[-1])))
             continue
+        dumps.append(Dumped(*left, len(rows)))
         bare = _bare(text)
         name = names[k]
         found = dict(_LINE.findall(text))
@@ -211,7 +264,18 @@ def passes(
         )
         kept.append(snapshot)
         before, counts, text_before, bare_before = found, now, text, bare
-    return Passes(tuple(rows), tuple(kept), note)
+    return Passes(tuple(rows), tuple(kept), note, _dumps=tuple(dumps))
+
+
+def _without_row(snapshot: Snapshot, last: Snapshot, row: Pass) -> tuple[int | None, bool]:
+    """The row that shows what a dump equal to the one before is of, and whether by its steps.
+
+    Work of a pass that runs a pipeline of its own is seen where that pipeline starts.
+    """
+    if snapshot.passed and not last.passed and row.name == snapshot.passed:
+        return row.index, False
+    of_steps = plain_name(row.pipeline) == plain_name(snapshot.passed)
+    return (row.index if of_steps else None), of_steps
 
 
 def ran(snapshots: Sequence[Snapshot]) -> list[str]:

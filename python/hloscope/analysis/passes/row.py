@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..text.results import Row
+from ..text.units import duration
 
 LAST = "after_optimizations"
 COUNTED = ("instructions", "fusions", "copies", "transposes", "collectives")
@@ -18,7 +19,8 @@ class Pass(Row):
     ``counts`` are those after it, ``change`` the differences from the pass before: instructions,
     fusions, copies, transposes, collectives. ``appeared`` and ``gone`` are names of
     instructions; ``lost`` numbers of StableHLO operations without instructions after it, () for a
-    dump from elsewhere. ``only_metadata``: nothing else changed.
+    dump from elsewhere. ``only_metadata``: nothing else changed. ``seconds``: what it took itself
+    in the compile that was measured, see ``Passes.times``; None if unknown.
     """
 
     index: int
@@ -31,6 +33,7 @@ class Pass(Row):
     gone: tuple[str, ...] = field(repr=False)
     lost: tuple[int, ...] = field(repr=False, default=())
     only_metadata: bool = False
+    seconds: float | None = None
 
     @property
     def title(self) -> str:
@@ -44,6 +47,7 @@ class Pass(Row):
             "number": self.number,
             "pipeline": self.pipeline,
             "pass": self.name,
+            "seconds": self.seconds,
             **self.counts,
             "change": dict(self.change),
             "appeared": len(self.appeared),
@@ -53,4 +57,5 @@ class Pass(Row):
 
     def __str__(self) -> str:
         said = [f"{n:+,} {what}" for what, n in self.change.items() if n]
-        return f"{self.title}: {', '.join(said) or 'same counts'}"
+        took = "" if self.seconds is None else f", {duration(self.seconds)}"
+        return f"{self.title}: {', '.join(said) or 'same counts'}{took}"

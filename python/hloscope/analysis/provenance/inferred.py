@@ -50,7 +50,8 @@ class Inferred:
             there = frozenset(np.flatnonzero(present[:, k]).tolist())
             module = self._reader(snapshot.module, k)
             snapshots.append(replace(snapshot, operations=there, module=module))
-        return Passes(tuple(rows), tuple(snapshots), self._plain.note)
+        found = replace(self._plain, rows=tuple(rows), snapshots=tuple(snapshots), _costs={})
+        return found
 
     def origins(self, module: Module, row: int = -1) -> Origins:
         """The origins of a module's instructions after a row, the last one by default."""

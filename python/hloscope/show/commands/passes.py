@@ -1,4 +1,7 @@
-"""``hloscope passes DIR``: what each pass of the compiler changed, as a table or JSON."""
+"""``hloscope passes DIR``: what each pass of the compiler changed, as a table or JSON.
+
+With the time of each, where XLA wrote when it ran (``--xla_dump_module_metadata``).
+"""
 
 from __future__ import annotations
 
@@ -45,18 +48,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from ...analysis.passes.passes import passes
+    from ...analysis.passes.times import times_of_dump
     from ...analysis.provenance.inferred import infer
-    from ...readers.files.pass_dump import read_passes
+    from ...readers.files.pass_dump import list_passes, read_passes
+    from ...readers.files.pass_times import read_times
 
     module = arguments.module
     if module is not None and module.lstrip("-").isdigit():
         module = int(module)
     try:
         snapshots = read_passes(arguments.folder, module)
+        number = list_passes(arguments.folder, module)[0].index
         size = sum(s.size for s in snapshots)
         slow = f"reading {len(snapshots)} passes, {size / 1e6:,.0f} MB …" if size > 2e7 else ""
         with working(slow):
             found = passes(snapshots)
+            times = times_of_dump(read_times(arguments.folder, number))
+            found = found if times is None else found.timed(times)
             costs = [found.cost(r) for r in found.rows] if arguments.costs else []
             wanted = arguments.identity or size <= _FOLLOWED
             identity = infer(found) if wanted else None

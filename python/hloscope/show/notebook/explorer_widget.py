@@ -41,6 +41,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
     _place = traitlets.Unicode().tag(sync=True)
     _bookmarks: Any = traitlets.List().tag(sync=True)
     _passes = traitlets.Unicode().tag(sync=True)
+    _measures = traitlets.Bool().tag(sync=True)
     _proves = traitlets.Bool().tag(sync=True)
     selection = traitlets.Dict().tag(sync=True)
 
@@ -54,6 +55,7 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             _place=capture.for_hosts.place,
             _bookmarks=list(capture.bookmarks),
             _passes=_of_passes(capture),
+            _measures=capture.for_hosts.program is not None and capture.has_passes,
             _proves=capture.for_hosts.program is not None and capture.stage == "optimized",
             selection={"kind": "none", "index": -1, "name": ""},
         )
@@ -77,12 +79,12 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         """Replies to {kind: "text", id} and the like; errors go back as text, never silently.
 
         {kind: "chip", id, chip} asks for the figures on another chip.
-        {kind: "passes" | "prove" | "cancel", id} starts and ends a job; see pass_job.py and
-        proof_job.py.
+        {kind: "passes" | "measure" | "prove" | "cancel", id} starts and ends a job; see pass_job.py
+        and proof_job.py.
         """
         kind = content.get("kind") if isinstance(content, dict) else None
-        if kind == "passes":
-            self._jobs.start(content.get("id"))
+        if kind in ("passes", "measure"):
+            self._jobs.start(content.get("id"), measure=kind == "measure")
         elif kind == "prove":
             rule, title = str(content.get("rule")), str(content.get("title"))
             self._proofs.start(content.get("id"), rule, title)

@@ -7,6 +7,9 @@
              {kind: "done", id}                       ◀──  or {kind: "error", id, message}
     browser  {kind: "cancel", id}             ──▶  ends at the next pass
 
+    browser  {kind: "measure", id}            ──▶  a thread
+             {kind: "times", id, times}               ◀──  or {kind: "error", id, message}
+
 Compiling once more, for a capture that was made without ``passes=True``, cannot be stopped; what
 comes after it can.
 """
@@ -40,11 +43,12 @@ class PassJobs:
         self._stops: dict[Any, threading.Event] = {}
         self._turn = threading.Lock()
 
-    def start(self, name: Any) -> threading.Thread:
-        """Starts the job that the browser calls ``name``."""
+    def start(self, name: Any, *, measure: bool = False) -> threading.Thread:
+        """Starts the job that the browser calls ``name``; ``measure``: only the times."""
         self.cancel()
         stop = self._stops[name] = threading.Event()
-        thread = threading.Thread(target=self._run, args=(name, stop), daemon=True)
+        work = self._measure if measure else self._work
+        thread = threading.Thread(target=self._run, args=(work, name, stop), daemon=True)
         thread.start()
         return thread
 
@@ -54,10 +58,12 @@ class PassJobs:
             if name is None or known == name:
                 stop.set()
 
-    def _run(self, name: Any, stop: threading.Event) -> None:
+    def _run(
+        self, work: Callable[[Any, threading.Event], None], name: Any, stop: threading.Event
+    ) -> None:
         try:
             with self._turn:
-                self._work(name, stop)
+                work(name, stop)
         except Cancelled:
             self._send({"kind": "error", "id": name, "message": "cancelled"}, [])
         except Exception as error:
@@ -65,6 +71,14 @@ class PassJobs:
             self._send({"kind": "error", "id": name, "message": message}, [])
         finally:
             self._stops.pop(name, None)
+
+    def _measure(self, name: Any, stop: threading.Event) -> None:
+        from ...view.passes import pass_times
+
+        self._capture.compile_time()
+        if not stop.is_set():
+            times = pass_times(self._capture.passes())
+            self._send({"kind": "times", "id": name, "times": times}, [])
 
     def _work(self, name: Any, stop: threading.Event) -> None:
         capture = self._capture
