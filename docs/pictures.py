@@ -173,6 +173,7 @@ PICTURES: dict[str, Picture] = {
     "sharding.webp": Picture("sharding", _row, width=1200, height=860),
     "stages.webp": Picture("stages", width=1200, height=900),
     "transformer.webp": Picture("transformer", width=1200, height=980),
+    "watch.webp": Picture("watch", width=1200, height=560),
     "jupyterlab.webp": Picture("jupyterlab", width=1600, height=900),  # see picture_lab.py
 }
 
@@ -282,14 +283,53 @@ def _changes(folder: Path, out: Path) -> None:
     known["cap"].remat_options("block").to_html(out)
 
 
+def _watched(folder: Path, out: Path) -> None:
+    """Two functions compiled several times, with a persistent cache."""
+    import hloscope as hs
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", str(folder / "cache"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    known: dict[str, Any] = {}
+    os.chdir(folder)
+    for name, source in (("serve.py", _SERVE), ("again.py", _AGAIN)):
+        (folder / name).write_text(source, "utf-8")
+    with hs.watch() as session:
+        for name, source in (("serve.py", _SERVE), ("again.py", _AGAIN)):
+            exec(compile(source, name, "exec"), known)
+    session.to_html(out)
+
+
+_SERVE = """import jax, jax.numpy as jnp
+
+@jax.jit
+def predict(w, x):
+    return jnp.tanh(x @ w) @ w.T
+
+@jax.jit
+def loss(w, x, y):
+    return jnp.mean((predict(w, x) - y) ** 2)
+
+w = jnp.ones((256, 512))
+for rows in (32, 32, 17):
+    predict(w, jnp.ones((rows, 256)))
+    loss(w, jnp.ones((rows, 256)), jnp.ones((rows, 256)))
+predict(w, jnp.ones((17, 256), jnp.bfloat16))
+"""
+_AGAIN = """jax.clear_caches()
+predict(w, jnp.ones((32, 256)))
+"""
+
 # What js/plan/ draws: no toolbar, no tabs.
-PLANNING = ("sharding", "stages", "transformer", "changes")
+PLANNING = ("sharding", "stages", "transformer", "changes", "watch")
 _PAGES = {
     "step": _step,
     "measured": _on_cpu,
     "models": _models,
     "planning": _planning,
     "changes": _changes,
+    "watch": _watched,
 }
 _MADE_WITH = {
     "step": "step",
@@ -300,7 +340,7 @@ _MADE_WITH = {
     "resnet": "models",
     "jupyterlab": "",
 }
-_MADE_WITH |= dict.fromkeys(PLANNING, "planning") | {"changes": "changes"}
+_MADE_WITH |= dict.fromkeys(PLANNING, "planning") | {"changes": "changes", "watch": "watch"}
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",

@@ -39,6 +39,6 @@ export function spans(s: Spans): HTMLElement {
     null,
     ...head(s.title, s.note),
     legend(s.parts),
-    out as unknown as HTMLElement,
+    h("div", { class: "spans" }, out as unknown as HTMLElement),
   );
 }

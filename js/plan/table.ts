@@ -59,7 +59,7 @@ export function table(
     const cells = s.rows[n].map((value, k) =>
       h(
         "td",
-        { class: typeof value === "number" ? "n" : undefined },
+        { class: typeof value === "number" ? "n" : s.columns[k].wrap ? "wrap" : undefined },
         said(value, s.columns[k].unit),
       ),
     );

@@ -8,6 +8,8 @@ export interface Column {
   name: string;
   /** "s", "B", "FLOP" or "": how numbers are formatted. */
   unit?: string;
+  /** Sentences, which may take several lines. */
+  wrap?: boolean;
 }
 
 export interface Facts {

@@ -51,7 +51,7 @@ def test_a_page_has_the_table_and_the_timeline(
     names = [c.function for c in session]
     found = rows_of(page)
     assert [row[1] for row in found] == names
-    changed = [row[3] for row in found if row[1] == "predict"]
+    changed = [row[-1] for row in found if row[1] == "predict"]
     assert len(changed) == 3
     assert changed == [
         "compiled for the first time",
@@ -70,6 +70,49 @@ def test_a_page_has_the_table_and_the_timeline(
     assert all(x >= 170 and x + width <= 1000 for x, _, width, _ in bars)
     assert {label.split(":")[0] for *_, label in bars} == {f"#{k}" for k in range(len(names))}
     page.screenshot(path=shots / "watch.png", full_page=True)
+    assert page_errors == []
+
+
+CACHED = """import jax
+jax.config.update("jax_compilation_cache_dir", {folder!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+{cell}
+jax.clear_caches()
+predict(w, jnp.ones((4, 16)))
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 480])
+def test_a_page_says_which_compiles_the_cache_spared(
+    open_page: Callable[..., Page], tmp_path: Path, scheme: str, width: int, shots: Path,
+    page_errors: list[str],
+) -> None:  # fmt: skip
+    import subprocess
+    import sys
+
+    program = CACHED.format(folder=str(tmp_path / "cache"), cell=CELL)
+    body = "\n".join(f"    {line}" for line in program.split("\n"))
+    target = str(tmp_path / "watch.html")
+    whole = (
+        f"import hloscope as hs\nwith hs.watch() as session:\n{body}\nsession.to_html({target!r})"
+    )
+    subprocess.run([sys.executable, "-c", whole], check=True, timeout=120)
+    page = open_page(Path(target).as_uri(), width=width, color_scheme=scheme)
+    head = page.locator("th").all_inner_texts()
+    assert head[-2:] == ["cache", "what changed"]
+    found = [row for row in rows_of(page) if row[1] == "predict"]
+    assert [row[-2] for row in found] == ["miss", "miss", "miss", "hit"]
+    assert "cache: no program of this name was in its folder" in found[0][-1]
+    assert "1 hits" not in page.locator(".facts").inner_text()
+    assert "1 hit, 3 misses" in page.locator(".facts").inner_text()
+    # nothing is cut off: sentences take several lines, and pictures are not made smaller
+    for cell in page.locator("td.wrap").all():
+        assert cell.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+    letters = page.locator(".spans text").first.evaluate("(e) => e.getBoundingClientRect().height")
+    assert letters >= 7
+    page.screenshot(path=shots / f"watch-cache-{scheme}-{width}.png", full_page=True)
     assert page_errors == []
 
 

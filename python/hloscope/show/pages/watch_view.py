@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...analysis.text.units import duration
 from ...hlo.texts.places import short_line
 from .page import mimebundle, page
 
@@ -23,10 +24,15 @@ def watch_data(seen: Any) -> dict[str, Any]:
     own = [c for c in seen.everything if c.of_library]
     facts = [
         ["compiles", f"{len(all_of_them):,}"],
-        ["of them again", f"{len(seen.recompiles):,}"],
-        ["seconds", f"{sum(c.seconds for c in all_of_them):.2f}"],
-        ["jax's own small functions", f"{len(own):,}, {sum(c.seconds for c in own):.2f} s"],
+        ["compiled again", f"{len(seen.recompiles):,}"],
+        ["time", duration(sum(c.seconds for c in all_of_them))],
+        ["jax's own small functions", f"{len(own):,}, {duration(sum(c.seconds for c in own))}"],
     ]
+    if _asked_cache(seen.compiles):
+        hits, misses = seen.cache_hits, seen.cache_misses
+        words = "hit" if hits == 1 else "hits", "miss" if misses == 1 else "misses"
+        cache = f"{hits:,} {words[0]}, {misses:,} {words[1]}"
+        facts.append(["persistent cache", cache])
     sections: list[dict[str, Any]] = [{"type": "facts", "rows": facts}]
     if shown:
         sections += [_timeline(shown), _table(shown, len(all_of_them) - len(shown))]
@@ -56,16 +62,25 @@ def _timeline(shown: list[Any]) -> dict[str, Any]:
     }
 
 
+def _asked_cache(compiles: Any) -> bool:
+    return any(c.cache for c in compiles)
+
+
 def _table(shown: list[Any], more: int) -> dict[str, Any]:
-    columns = [
-        {"name": "compile"}, {"name": "function"}, {"name": "called at"}, {"name": "what changed"},
-        {"name": "traced", "unit": "s"}, {"name": "lowered", "unit": "s"},
-        {"name": "compiled", "unit": "s"},
+    cached = _asked_cache(shown)
+    columns: list[dict[str, Any]] = [
+        {"name": "compile"}, {"name": "function"}, {"name": "called at"},
+        {"name": "tracing", "unit": "s"}, {"name": "lowering", "unit": "s"},
+        {"name": "compiling", "unit": "s"},
+        *([{"name": "cache"}] if cached else []),
+        {"name": "what changed", "wrap": True},
     ]  # fmt: skip
     rows = [
         [
-            k, c.function, short_line(c.caller) or "unknown", f"{c.changed}{c.cached}",
+            k, c.function, short_line(c.caller) or "unknown",
             c.trace_seconds, c.lower_seconds, c.compile_seconds,
+            *([c.cache or "not asked"] if cached else []),
+            f"{c.changed}; cache: {c.cache_why}" if c.cache_why else c.changed,
         ]
         for k, c in enumerate(shown)
     ]  # fmt: skip
