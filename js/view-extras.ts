@@ -398,6 +398,8 @@ export interface Proof {
   code: string[];
   /** "model.py:37", one for each change; "" unknown. */
   lines: string[];
+  /** Whether there is a changed program to open. */
+  compiled?: boolean;
 }
 export interface Finding {
   /** "gathered-twice" */
@@ -801,7 +803,7 @@ export const SHAPES: Record<string, Record<string, string>> = {
   WhyCard: { "string": "unknown opName opcode shape line listed operand had needs", "[string]": "callers others", "[Origin]": "origins" },
   GroupSet: { "boolean": "pairs", "[[number]]": "rows" },
   CollectiveExtras: { "[string]": "written ofPermutes", "[WhyCard]": "why", "[GroupSet]": "groups", "{string}": "assumes" },
-  Proof: { "string": "words", "boolean": "isProved", "[string]": "code lines" },
+  Proof: { "string": "words", "boolean": "isProved compiled?", "[string]": "code lines" },
   Finding: { "string": "rule title evidence advice atStake line code scope", "number": "share count", "boolean": "inferred", "[number]": "instructions", "[string]": "ways?", "[Proof]": "proofs?" },
   Findings: { "[string]": "headline leftOut? failed", "number": "rules", "[Finding]": "rows" },
   TimelineExtras: { "[string]": "lanes", "number": "seconds entry", "string": "hardware" },

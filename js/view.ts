@@ -67,6 +67,14 @@ export interface PassEvents {
 }
 
 /** The host's side: where the renderer gets its bytes and reports what happened. */
+/** A change that was tried: of a finding, by rule and title, the `way`-th proof; what to show of it. */
+export interface Tried {
+  rule: string;
+  title: string;
+  way: number;
+  as: "program" | "diff";
+}
+
 export interface Host {
   /** The View block, gzip'd. May report progress while it arrives. */
   view(progress: (fraction: number | null) => void, signal: AbortSignal): Promise<Uint8Array>;
@@ -92,6 +100,8 @@ export interface Host {
     progress: (words: string) => void,
     signal: AbortSignal,
   ): Promise<Findings>;
+  /** The page of a program that was tried, or of its difference; absent: there is no kernel. */
+  tried?(proof: Tried, signal: AbortSignal): Promise<Uint8Array>;
   /** Opens a source line if the host can (JupyterLab); absent: file:line is shown and copied. */
   openSource?(file: string, line: number): void;
   options?: Partial<Options>;

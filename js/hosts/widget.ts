@@ -164,6 +164,17 @@ function measureOf(model: Model): Pick<Host, "measurePasses"> {
   };
 }
 
+/** The page of a change that was tried, which the kernel compiles once more; see proof_job.py. */
+function triedOf(model: Model): Pick<Host, "tried"> {
+  if (!model.get("_proves")) return {};
+  return {
+    tried: (proof, signal) =>
+      compiled(model, { kind: "tried", ...proof }, signal, (reply, buffers) =>
+        reply.kind === "page" && buffers?.length ? toBytes(buffers[0]) : undefined,
+      ),
+  };
+}
+
 interface CompiledReply extends Reply {
   words?: string;
   findings?: Findings;
@@ -175,7 +186,7 @@ function compiled<T>(
   model: Model,
   asks: { kind: string },
   signal: AbortSignal,
-  answer: (reply: CompiledReply) => T | undefined,
+  answer: (reply: CompiledReply, buffers?: DataView[]) => T | undefined,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
     const id = ++asked;
@@ -192,9 +203,9 @@ function compiled<T>(
       () => fail("no answer from the kernel; it may be busy or gone. Try again."),
       COMPILE_TIMEOUT_MS,
     );
-    const receive = (reply: CompiledReply) => {
+    const receive = (reply: CompiledReply, buffers?: DataView[]) => {
       if (reply?.id !== id) return;
-      const found = answer(reply);
+      const found = answer(reply, buffers);
       if (found !== undefined) {
         finish();
         resolve(found);
@@ -252,6 +263,7 @@ export function render({ model, el, signal }: RenderProps): () => void {
     ...passesOf(model),
     ...measureOf(model),
     ...proveOf(model),
+    ...triedOf(model),
     onSelect(selection) {
       if (same(model.get("selection") as Selection, selection)) return;
       model.set("selection", selection);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import hloscope as hs
 import pytest
 from hloscope.hlo import Target
 from hloscope.show import blocks
+from hloscope.show.notebook.proof_job import ProofJobs
 from test_cost_memory import ROOT, SOURCE
 from test_widget import widget
 
@@ -139,12 +141,60 @@ def test_try_it_says_how_far_it_is_and_what_was_gained(
     assert page_errors == []
 
 
+def test_a_change_that_was_tried_opens_as_a_page_and_beside_the_program(
+    renderer: Path, open_page: OpenPage, trained: hs.Capture, page_errors: list[str], shots: Path
+) -> None:
+    trained.findings.prove()
+    page = widget(
+        open_page("about:blank", width=1500, height=900), renderer, trained,
+        "{height: 850, panel: 'findings'}", "state._proves = true;",
+    )  # fmt: skip
+    (finding,) = trained.findings.of("not-donated")
+    pages = ProofJobs(trained, lambda content, buffers=(): sent.append((content, buffers)), id)
+    last = "() => sent[sent.length - 1]"
+    for button, shown_as in (("Open", "program"), ("Diff", "diff")):
+        card_of(page).get_by_role("button", name=button, exact=True).click()
+        asked = page.evaluate(last)
+        assert {k: asked[k] for k in ("kind", "rule", "title", "way", "as")} == {
+            "kind": "tried", "rule": finding.rule, "title": finding.title, "way": 0, "as": shown_as,
+        }  # fmt: skip
+        sent: list[Any] = []
+        pages.open(asked["id"], asked["rule"], asked["title"], asked["way"], asked["as"]).join()
+        ((content, (made,)),) = sent
+        with page.expect_popup() as opened:
+            page.evaluate(
+                "([m, data]) => say('msg:custom', m, [bytes(data)])",
+                [content, base64.b64encode(made).decode()],
+            )
+        tab = opened.value
+        tab.wait_for_selector(".toolbar" if shown_as == "program" else ".pictures .toolbar")
+        if shown_as == "diff":
+            assert tab.locator(".toolbar").count() == 2
+        else:  # what it opens is the program with the change
+            assert "not donated" not in tab.locator(".panel").inner_text()
+        tab.screenshot(path=shots / f"findings-tried-{shown_as}.png")
+        tab.close()
+        card_of(page).get_by_role("link").wait_for()
+    page.screenshot(path=shots / "findings-tried.png")
+    page.emulate_media(color_scheme="dark")
+    page.screenshot(path=shots / "findings-tried-dark.png")
+    card_of(page).get_by_role("button", name="Open", exact=True).click()
+    failed = {"kind": "error", "id": page.evaluate(last)["id"], "message": "ValueError: no"}
+    page.evaluate("(m) => say('msg:custom', m)", failed)
+    card_of(page).get_by_text("Not opened: ValueError: no").wait_for()
+    card_of(page).get_by_role("button", name="Diff", exact=True).click()
+    card_of(page).get_by_role("button", name="Cancel").click()
+    assert page.evaluate(last)["kind"] == "cancel"
+    assert page_errors == []
+
+
 def test_proofs_stay_in_a_page_without_a_kernel(
     renderer: Path, open_page: OpenPage, trained: hs.Capture, tmp_path: Path, shots: Path
 ) -> None:
     trained.findings.prove()
     page = open_page(trained.to_html(tmp_path / "step.html").as_uri(), width=1500, height=950)
     card_of(page).get_by_text(PROVED).wait_for()
-    assert card_of(page).get_by_role("button", name="Try").count() == 0
+    for name in ("Try", "Open", "Diff"):
+        assert card_of(page).get_by_role("button", name=name).count() == 0
     page.emulate_media(color_scheme="dark")
     page.screenshot(path=shots / "findings-proved-dark.png")

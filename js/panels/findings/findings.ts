@@ -53,16 +53,17 @@ function draw(element: HTMLElement, ctx: PanelContext): void {
 }
 
 /** What trying the advice gave: each way with the code to put into the source. */
-function proofs(row: Finding): HTMLElement | null {
+function proofs(ctx: PanelContext, row: Finding): HTMLElement | null {
   if (!row.proofs?.length) return null;
   return h(
     "ul",
     { class: "proofs" },
-    ...row.proofs.map((proof) =>
+    ...row.proofs.map((proof, way) =>
       h(
         "li",
         { class: proof.isProved ? "proved" : "dim" },
         proof.words,
+        proof.compiled ? opened(ctx, row, way) : null,
         ...proof.code.map((code, k) =>
           h(
             "details",
@@ -75,6 +76,55 @@ function proofs(row: Finding): HTMLElement | null {
       ),
     ),
   );
+}
+
+/** Buttons that show the program of a change that was tried, alone or beside this one. */
+function opened(ctx: PanelContext, row: Finding, way: number): HTMLElement | null {
+  const { host } = ctx;
+  if (!host.tried) return null;
+  const at = h("div", { class: "finding-try", "aria-live": "polite" });
+  const offer = (...said: HTMLElement[]) => at.replaceChildren(...both(), ...said);
+  const both = () =>
+    (["program", "diff"] as const).map((as) =>
+      h(
+        "button",
+        {
+          class: "mini",
+          type: "button",
+          title:
+            as === "diff"
+              ? "This program and the changed one side by side, in a new tab"
+              : "The changed program in a new tab",
+          onclick: () => void run(as),
+        },
+        as === "diff" ? "Diff" : "Open",
+      ),
+    );
+  const run = async (as: "program" | "diff") => {
+    const stop = new AbortController();
+    const cancel = () => stop.abort();
+    ctx.signal.addEventListener("abort", cancel, { once: true });
+    at.replaceChildren(
+      h("span", null, "Compiling…"),
+      h("button", { class: "mini", type: "button", onclick: cancel }, "Cancel"),
+    );
+    try {
+      const page = await host.tried?.({ rule: row.rule, title: row.title, way, as }, stop.signal);
+      if (!page || ctx.signal.aborted) return;
+      const url = URL.createObjectURL(new Blob([page as BlobPart], { type: "text/html" }));
+      ctx.signal.addEventListener("abort", () => URL.revokeObjectURL(url), { once: true });
+      window.open(url, "_blank");
+      // a browser may block what opens long after a click
+      const text = as === "diff" ? "both programs" : "the changed program";
+      offer(h("a", { href: url, target: "_blank", rel: "noopener" }, text));
+    } catch (error) {
+      offer(note(`Not opened: ${(error as Error).message}`));
+    } finally {
+      ctx.signal.removeEventListener("abort", cancel);
+    }
+  };
+  offer();
+  return at;
 }
 
 /** Tries what a finding advises, in the kernel: a button, then progress that can be cancelled. */
@@ -162,7 +212,7 @@ function card(
     head,
     row.atStake ? h("div", { class: "dim" }, `At stake: ${row.atStake}`) : null,
     where,
-    proofs(row),
+    proofs(ctx, row),
     tryIt(ctx, row, again),
     h(
       "details",

@@ -479,6 +479,8 @@ class Proof(TypedDict):
     """For the source, one for each change."""
     lines: list[str]
     """ "model.py:37", one for each change; "" unknown."""
+    compiled: NotRequired[bool]
+    """Whether there is a changed program to open."""
 
 
 class Finding(TypedDict):

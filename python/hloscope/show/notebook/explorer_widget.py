@@ -79,8 +79,8 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         """Replies to {kind: "text", id} and the like; errors go back as text, never silently.
 
         {kind: "chip", id, chip} asks for the figures on another chip.
-        {kind: "passes" | "measure" | "prove" | "cancel", id} starts and ends a job; see pass_job.py
-        and proof_job.py.
+        {kind: "passes" | "measure" | "prove" | "tried" | "cancel", id} starts and ends a job; see
+        pass_job.py and proof_job.py.
         """
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind in ("passes", "measure"):
@@ -88,6 +88,10 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
         elif kind == "prove":
             rule, title = str(content.get("rule")), str(content.get("title"))
             self._proofs.start(content.get("id"), rule, title)
+        elif kind == "tried":
+            rule, title = str(content.get("rule")), str(content.get("title"))
+            way, shown_as = int(content.get("way", 0)), str(content.get("as"))
+            self._proofs.open(content.get("id"), rule, title, way, shown_as)
         elif kind == "cancel":
             self._jobs.cancel(content.get("id"))
             self._proofs.cancel(content.get("id"))

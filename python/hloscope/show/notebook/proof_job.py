@@ -6,6 +6,10 @@
              {kind: "error", id, message}        ◀──  or why not
     browser  {kind: "cancel", id}                ──▶  ends after the compile that is running
 
+    browser  {kind: "tried", id, rule, title,    ──▶  the program of a proof, the ``way``-th of its
+              way, as: "program" | "diff"}            finding, compiled once more
+             {kind: "page", id} and one buffer   ◀──  as a page, or beside the program as it is
+
 What was tried until then is kept.
 """
 
@@ -31,6 +35,7 @@ class ProofJobs:
         self._capture, self._send, self._kept = capture, send, kept
         self._stops: dict[Any, threading.Event] = {}
         self._turn = threading.Lock()
+        self._last: tuple[tuple[str, str, int], Capture] | None = None  # the last program tried
 
     def start(self, name: Any, rule: str, title: str) -> threading.Thread:
         """Starts the job that the browser calls ``name``."""
@@ -38,6 +43,41 @@ class ProofJobs:
         thread = threading.Thread(target=self._run, args=(name, (rule, title), stop), daemon=True)
         thread.start()
         return thread
+
+    def open(self, name: Any, rule: str, title: str, way: int, shown_as: str) -> threading.Thread:
+        """Starts the job that shows a changed program, ``shown_as`` "program" or "diff"."""
+        key = rule, title, way
+        self._stops[name] = threading.Event()
+        thread = threading.Thread(target=self._page, args=(name, key, shown_as), daemon=True)
+        thread.start()
+        return thread
+
+    def _page(self, name: Any, key: tuple[str, str, int], shown_as: str) -> None:
+        from ...api.compared import diff
+
+        try:
+            with self._turn:
+                changed = self._changed(key)
+                made = diff(self._capture, changed) if shown_as == "diff" else changed
+                if not self._stops[name].is_set():
+                    self._send({"kind": "page", "id": name}, [made.html().encode()])
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            self._send({"kind": "error", "id": name, "message": message})
+        finally:
+            self._stops.pop(name, None)
+
+    def _changed(self, key: tuple[str, str, int]) -> Capture:
+        """The program with the changes of a proof. Raises ``ValueError`` where there is none."""
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
+        rule, title, way = key
+        for finding in self._capture.findings:
+            if (finding.rule, finding.title) == (rule, title) and way < len(finding.proofs):
+                changed = self._capture.what_if(**finding.proofs[way].asked)
+                self._last = key, changed
+                return changed
+        raise ValueError("this was not tried: press Try it first")
 
     def cancel(self, name: Any) -> None:
         """Ends a job after the compile that is running."""

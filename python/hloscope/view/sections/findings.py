@@ -65,6 +65,7 @@ def _row(f: Finding) -> Row:
                 "isProved": p.is_proved,
                 "code": [c.code for c in p.changes],
                 "lines": [c.line for c in p.changes],
+                "compiled": not p.error,
             }
             for p in f.proofs
         ]
