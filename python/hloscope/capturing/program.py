@@ -26,6 +26,7 @@ from .dumps import dumping, every_pass, messages, oom, provenance
 from .errors import CaptureError
 from .explain import explained
 from .marks import marks, python_calls
+from .policies import unoffloaded
 from .profile import run_profiled, run_timed
 from .slow import slow_to_compile
 
@@ -337,7 +338,12 @@ class Program:
         )
         if optimized:
             slow = self._slow_to_compile()
-            target = replace(target, slow_to_compile=slow, compile_seconds=self.compile_seconds)
+            target = replace(
+                target,
+                slow_to_compile=slow,
+                compile_seconds=self.compile_seconds,
+                unoffloaded=unoffloaded(self.traced, self.cells),
+            )
         title = self.options.title
         if optimized and self.does_not_fit:
             title = f"{title or module.name}: {self.does_not_fit.partition(': ')[0]}"

@@ -57,6 +57,21 @@ class SlowToCompile:
 
 
 @dataclass(frozen=True, slots=True)
+class Unoffloaded:
+    """A policy of ``jax.checkpoint`` that would offload values of a name, and offloads none.
+
+    ``why``: "unnamed" (nothing in the program has that name), "handed on" (a loop's body hands the
+    value on, and a checkpoint keeps what it is given, whatever its policy) or "unused" (nothing of
+    that name is kept for the backward pass). ``frame`` is the line that names the value, or else
+    that of the checkpoint.
+    """
+
+    name: str
+    why: str
+    frame: StackFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     platform: str = ""  # "cpu", "tpu", "gpu"
     device_kind: str = ""
@@ -73,6 +88,8 @@ class Target:
     # what XLA itself reported as slow to compile, slowest first; seconds of the whole compile
     slow_to_compile: tuple[SlowToCompile, ...] = ()
     compile_seconds: float | None = None
+    # names that a policy would offload to the host, where nothing is offloaded
+    unoffloaded: tuple[Unoffloaded, ...] = ()
     jax_version: str = ""
     # id of the chip the user chose to model time on; "": that of device_kind
     hardware: str = ""

@@ -79,3 +79,29 @@ def test_what_is_not_donated_counts_by_its_time_too() -> None:
     assert ", and copied first (%" in found.title
     assert ill.findings.of("whole-copies") == ()  # said once
     assert list(well.findings) == []
+
+
+@pytest.mark.usefixtures("libtpu")
+def test_what_a_loop_stacks_for_the_loop_around_it_is_one_finding_with_its_reason() -> None:
+    """A cache shifted by one token: the layers' loop makes a new one, copied to what is carried."""
+
+    def decode(w: Any, caches: Any, x: Any) -> Any:
+        def layer(x: Any, given: Any) -> Any:
+            w, k, v = given
+            k, v = (jnp.concatenate([c[:, 1:], x[:, None]], 1) for c in (k, v))
+            p = jax.nn.softmax(jnp.einsum("bd,bsd->bs", x @ w, k))
+            return x + jnp.einsum("bs,bsd->bd", p, v), (k, v)
+
+        def token(carry: Any, _: Any) -> Any:
+            x, caches = carry
+            x, caches = lax.scan(layer, x, (w, *caches))
+            return (x, caches), x[:, 0]
+
+        return lax.scan(token, (x, caches), None, length=16)
+
+    cache = shaped(8, 32, 1024, 512)  # too large for VMEM
+    given = shaped(8, 512, 512), (cache, cache), shaped(32, 512)
+    found = hs.capture(decode, *given, topology="v5e:1x1").findings.of("whole-copies")
+    carried = [f for f in found if "the loop around it carries the array" in f.evidence]
+    assert len(carried) == len({f.line for f in carried}) == 1
+    assert "2 arrays of bf16[8,32,1024,512] are copied whole 16 times each" in carried[0].title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import hloscope as hs
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 from findings_programs import shaped
 from jax import lax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 BF16 = jnp.bfloat16
 
@@ -154,3 +157,108 @@ ENTRY e { x = f32[1024,1024]{1,0} parameter(0)
     cap.hardware = "tpu-v5e"
     (found,) = cap.findings.of("layout-copies")
     assert found.bytes == 1024 * 1024 * 4
+
+
+def test_the_lines_of_a_combined_collective_have_their_parts_of_its_time() -> None:
+    """XLA joins the sums of all gradients, and names the line of one of them."""
+    on = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def loss(w: Any, x: Any) -> Any:
+        x = jnp.tanh(x @ w["wide"])
+        x = jnp.tanh(x @ w["square"])
+        return jnp.square(x).sum()
+
+    def given(*shape: int, by: Any = None) -> Any:
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(on, P(by)))
+
+    w = {"wide": given(3072, 1024), "square": given(1024, 1024)}
+    cap = hs.capture(jax.jit(jax.grad(loss)), w, given(64, 3072, by="x"), hardware="tpu-v5e")
+    (row,) = (r for r in cap.collectives if r.is_combined)
+    (found,) = cap.findings.of("exposed-collective")
+    first = loss.__code__.co_firstlineno
+    assert found.frame is not None
+    assert found.frame.line == first + 1
+    here = Path(__file__).name
+    assert f"75 % at {here}:{first + 1}, 25 % at {here}:{first + 2};" in found.evidence
+    assert row.payload_bytes == 4 * (3072 + 1024) * 1024
+    # XLA:CPU made it: what a TPU's compiler would hide is not known
+    assert found.title.startswith("The chip waits up to ")
+
+
+def test_all_weights_are_named_whose_products_a_combined_sum_adds_up() -> None:
+    on = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def step(w: Any, x: Any, y: Any) -> Any:
+        return x @ w["left"], y @ w["right"]
+
+    def given(*shape: int, by: tuple[Any, ...]) -> Any:
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(on, P(*by)))
+
+    w = {k: given(1024, 1024, by=("x", None)) for k in ("left", "right")}
+    rows = [given(2048, 1024, by=(None, "x"))] * 2
+    cap = hs.capture(jax.jit(step), w, *rows, hardware="tpu-v5e")
+    assert [r.is_combined for r in cap.collectives] == [True]
+    (found,) = cap.findings.of("exposed-collective")
+    assert "products with `w['left']`, `w['right']`, whose contracted" in found.evidence
+
+
+SCATTERED = """HloModule step, is_scheduled=true
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+%scaled (p: f32[8192,1024]) -> f32[8192,1024] {
+  %p = f32[8192,1024]{1,0} parameter(0)
+  %c = f32[] constant(0.9)
+  %d = f32[8192,1024]{1,0} broadcast(%c), dimensions={}
+  ROOT %m = f32[8192,1024]{1,0} OPCODE(%p, %d)
+}
+
+ENTRY %main {
+  %m = f32[8192,1024]{1,0} parameter(0)
+  %i = s32[512,1]{1,0} parameter(1)
+  %u = f32[512,1024]{1,0} parameter(2)
+  %k = f32[8192,1024]{1,0} fusion(%m), kind=kLoop, calls=%scaled
+  %s = f32[8192,1024]{1,0} scatter(%k, %i, %u), update_window_dims={1}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add
+  ROOT %r = f32[8192,1024]{1,0} all-reduce(%s), replica_groups={{0,1}}, to_apply=%add
+}
+"""
+
+
+@pytest.mark.parametrize(("opcode", "is_said"), [("multiply", True), ("power", False)])
+def test_a_momentum_that_is_scaled_before_its_gradient_is_scattered_is_replaced(
+    opcode: str, is_said: bool
+) -> None:
+    """As XLA:TPU writes ``0.9 * m + g`` for an embedding: the scatter begins with ``0.9 * m``."""
+    found = hs.read(SCATTERED.replace("OPCODE", opcode)).findings.of("not-donated")
+    assert bool(found) is is_said
+    assert not is_said or "32 MiB held twice" in found[0].title
+
+
+def test_state_that_a_loop_of_steps_updates_is_replaced() -> None:
+    """An optimiser in a loop, as a critic has it: what it would gain is tried."""
+
+    def train(w: Any, m: Any, xs: Any) -> Any:
+        def one(state: Any, x: Any) -> Any:
+            w, m = state
+            m = 0.9 * m + jax.grad(lambda w: jnp.square(jnp.tanh(x @ w)).sum())(w)
+            return (w - 0.1 * m, m), None
+
+        return lax.scan(one, (w, m), xs)[0]
+
+    given = shaped((1024, 1024)), shaped((1024, 1024)), shaped((5, 64, 1024))
+    cap = hs.capture(train, *given)
+    assert not_donated(cap) == {"w", "m"}
+    (found,) = cap.findings.of("not-donated")
+    donated = cap.what_if(donate=("w", "m")).memory
+    assert found.bytes == cap.memory.peak_bytes - donated.peak_bytes == 2 * 4 * 1024 * 1024
+    # what a loop only reads is not replaced, though a result has its shape
+
+    def grown(w: Any, xs: Any) -> Any:
+        return lax.scan(lambda y, x: (y + x.T @ (x @ w), None), jnp.zeros((1024, 1024)), xs)[0]
+
+    assert not_donated(hs.capture(grown, shaped((1024, 1024)), shaped((5, 64, 1024)))) == set()

@@ -233,8 +233,8 @@ def test_the_lines_that_wait_are_the_first_four_and_what_has_none() -> None:
     found = only(cap, "exposed-collective")
     assert found.evidence == (
         "30 s of 30 s on the wire is not hidden behind compute: 33 % at m.py:11, 20 % at m.py:9,"
-        " 17 % without a line, 13 % at m.py:7; the longest is %s5, 9 MiB of `%p5`. The"
-        " program asks for it by name"
+        " 17 % without a line, 13 % at m.py:7 and the rest at 2 more lines; the longest is"
+        " %s5, 9 MiB of `%p5`. The program asks for it by name"
     )
     assert figures(cap, "exposed-collective") == [(1.0, 30.0, 24 << 20, "s5 s4 s3 s2 s1 s0")]
     # the line is of the one that waits longest of those that have one

@@ -23,6 +23,7 @@ from findings_programs import (
     fetched_from_the_host,
     gathered_again,
     mesh,
+    offloading,
     on_tpu,
     printing,
     python_loop,
@@ -536,3 +537,12 @@ twin(
 twin("host-callback", "out of the compiled step", "no print in the step", CALLS, printing)
 
 __all__ = ["CALLS", "PAIRS", "PEAK", "PROGRAM", "SECONDS", "WIRE", "Pair", "on_tpu", "partial"]
+
+
+@pair(
+    "offloads-nothing", "name the value where the checkpointed function takes it",
+    "the layer's argument named, not its result", PEAK, "tpu",
+)  # fmt: skip
+def offloaded_where_it_is_taken(followed: bool) -> hs.Capture:
+    fn, *given = offloading("given" if followed else "made", BF16, 32768)
+    return hs.capture(fn, *given, topology="v5e:1x1")

@@ -18,6 +18,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -427,3 +428,29 @@ def _slow_to_compile(ill: bool) -> hs.Capture:
 
     with folding_alarm() if ill else contextlib.nullcontext():
         return hs.capture(step, jnp.ones(4))
+
+
+def offloading(name: str, dtype: Any, rows: int = 4096) -> tuple[Any, ...]:
+    """The gradient of eight checkpointed layers that offload what has a name, and its arguments."""
+    policies = jax.checkpoint_policies
+    policy = policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=[name],
+        offload_src="device", offload_dst="pinned_host",
+    )  # fmt: skip
+
+    def layer(x: Any, w: Any) -> tuple[Any, None]:
+        x = checkpoint_name(x, "given")
+        hidden = checkpoint_name(jax.nn.gelu(x @ w["up"]), "hidden")
+        return checkpoint_name(x + hidden @ w["down"], "made"), None
+
+    def loss(w: Any, x: Any) -> Any:
+        out = jax.lax.scan(jax.checkpoint(layer, policy=policy), x, w)[0]
+        return jnp.mean(out.astype(F32) ** 2)
+
+    w = {"up": shaped((8, 256, 512), dtype), "down": shaped((8, 512, 256), dtype)}
+    return jax.jit(jax.grad(loss)), w, shaped((rows, 256), dtype)
+
+
+@case("offloads-nothing", "would offload `made` to the host, and nothing is offloaded")
+def _offloads_nothing(ill: bool) -> hs.Capture:
+    return hs.capture(*offloading("made" if ill else "given", F32))

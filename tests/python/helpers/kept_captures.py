@@ -29,6 +29,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "golden" / "programs"
 READERS = ("before_partitioning", "after_partitioning")
 WORKED_OUT = ("asked_lines",)  # a capture puts them in again
 TIMED = ("slow_to_compile", "compile_seconds")  # other in every compile
+TRACED = ("unoffloaded",)  # of the traced program; no kept one has any
 
 
 def save(path: Path, capture: hs.Capture, replaced: dict[str, str]) -> None:
@@ -38,7 +39,7 @@ def save(path: Path, capture: hs.Capture, replaced: dict[str, str]) -> None:
     plain = asdict(replace(target, **dict.fromkeys((*READERS, *WORKED_OUT))))
     made = {
         "text": capture.text,
-        "target": {k: v for k, v in plain.items() if k not in (*READERS, *TIMED)},
+        "target": {k: v for k, v in plain.items() if k not in (*READERS, *TIMED, *TRACED)},
         "modules": said,
         "stablehlo": capture.at("stablehlo").text,
         "origins": None
@@ -106,7 +107,9 @@ def _target(kept: dict[str, Any]) -> Target:
         made[name] = tuple(cls(**_tuples(d)) for d in kept[name])
     made["mesh"] = Mesh(**_tuples(kept["mesh"])) if kept["mesh"] else None
     made["compiler_messages"] = tuple(kept["compiler_messages"])
-    assert made.keys() | {*READERS, *WORKED_OUT, *TIMED} == {f.name for f in fields(Target)}
+    assert made.keys() | {*READERS, *WORKED_OUT, *TIMED, *TRACED} == {
+        f.name for f in fields(Target)
+    }
     return Target(**made)
 
 

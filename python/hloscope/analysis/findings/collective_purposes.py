@@ -78,6 +78,7 @@ class Purpose:
     what: For
     of: str = ""
     is_stacked: bool = False
+    also: tuple[str, ...] = ()  # the weights of the other arrays of a combined one
 
 
 def purpose(facts: Facts, row: Collective) -> Purpose:
@@ -135,12 +136,13 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
         return Purpose(For.UNKNOWN)
     makers = _makers(largest)
     products = [m for m in makers if _multiplies(facts, m)]
-    weights = next(filter(None, (_weights(facts, o) for p in products for o in p.operands[:2])), "")
+    weights = _factors(facts, largest)
     if row.inserted is False and not _is_gradient(facts, row, makers, results):
         # What is contracted in a product says nothing about why a program sums it.
         return _requested(row, weights if _is_product(facts, largest) else "")
     if weights:
-        return Purpose(For.ACTIVATIONS, weights)
+        others = sorted(_operands(row), key=lambda o: -o.shape.byte_size)[: _NAMED + 1]
+        return Purpose(For.ACTIVATIONS, weights, also=tuple(_factors(facts, o) for o in others))
     if _is_gradient(facts, row, makers, results):
         return Purpose(For.GRADIENTS, is_stacked=_mostly(results, _is_stacked))
     if products and len(products) == len(makers):
@@ -150,6 +152,15 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if makers and all(m.opcode in opcodes.REDUCTIONS for m in makers):
         return Purpose(For.REDUCTION)
     return Purpose(For.UNKNOWN)
+
+
+_NAMED = 3  # weights, in a sentence
+
+
+def _factors(facts: Facts, value: Instruction) -> str:
+    """The weights that a value is the product with; "" if there are none."""
+    products = (m for m in _makers(value) if _multiplies(facts, m))
+    return next(filter(None, (_weights(facts, o) for p in products for o in p.operands[:2])), "")
 
 
 def _mostly(results: list[Position], is_so: Callable[[Position], bool]) -> bool:
@@ -498,13 +509,13 @@ def words(rows: Sequence[Purpose]) -> tuple[str, str]:
     said, advice = _WORDS[first.what]
     if first.what is For.GRADIENTS and all(x.is_stacked for x in rows):
         said += "; the loop keeps those of each trip"
-    known = list(dict.fromkeys(x.of for x in rows if x.of))
+    known = list(dict.fromkeys(of for x in rows for of in (x.of, *x.also) if of))
     if first.what in (For.RESHARDED, For.INSERTED):
         more = " (of the longest)" if len(known) > 1 else ""
         said = f"{said.format(of=known[0])}{more}"
         return (said if first.what is For.RESHARDED else said[:1].upper() + said[1:]), advice
-    shown = ", ".join(k if first.what is For.CONSTRAINED else f"`{k}`" for k in known[:3])
-    more = f" and {len(known) - 3:,} more" if len(known) > 3 else ""
+    shown = ", ".join(k if first.what is For.CONSTRAINED else f"`{k}`" for k in known[:_NAMED])
+    more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
     if first.what in _ASKED and known:
         said += f", to sum products with {shown}{more}"
     said = said.format(of=f"{shown}{more}" if known else "weights")

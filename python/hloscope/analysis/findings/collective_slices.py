@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
+from ...hlo.texts.places import short_line
 from ..comms.collective import Collective
 from ..why.provenance import reasons
+from ..why.provenance_origins import AxisOrigin
 from .collective_facts import moved, over
 from .collective_purposes import by_device, is_joined, is_scatter_of_program
 from .facts import Facts
@@ -27,7 +29,7 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             "gathered-then-sliced",
             f"{moved(row)} is gathered {over(row)}, and each device then keeps only a slice",
             f"%{row.name} makes {row.parts[0].shape}, and all its users cut it again"
-            f" ({names(uses)})",
+            f" ({names(uses)}){_asked_by(facts, row)}",
             "the sharding changes back and forth: constrain the value between the two to the"
             " sharding of its user, so that shards move directly"
             if _is_asked_whole(facts, row)
@@ -45,10 +47,21 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
 def _is_asked_whole(facts: Facts, row: Collective) -> bool:
     """Whether a constraint of the person's asks for the whole: XLA's own detours cannot be left
     out by constraining."""
+    return bool(_constraints(facts, row))
+
+
+def _asked_by(facts: Facts, row: Collective) -> str:
+    """``; the constraint at model.py:9 asks for the whole``, where that is known."""
+    lines = {short_line(o.line) for o in _constraints(facts, row) if o.of == "result" and o.line}
+    return f"; the constraint at {lines.pop()} asks for the whole" if len(lines) == 1 else ""
+
+
+def _constraints(facts: Facts, row: Collective) -> list[AxisOrigin]:
+    """The constraints that a collective exists for, if they ask for a replicated array."""
     card = reasons(facts.module, facts.target)[row.index]
     if card is None or not card.needs.endswith("replicated"):
-        return False
-    return any(o.kind == "constraint" for o in card.origins)
+        return []
+    return [o for o in card.origins if o.kind == "constraint"]
 
 
 def cut_again(row: Collective) -> list[Instruction]:

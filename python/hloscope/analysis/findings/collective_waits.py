@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from ...hlo import StackFrame
 from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.texts.places import short_line
 from ..comms.collective import Collective
@@ -62,14 +64,16 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         kind = "all-gather" if what is For.JOINED else kind
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"
         it = "the longest" if len(rows) > 1 else "it"
-        lines = _by_line(rows, waits)
-        longest = next((r for line in lines for r in rows if line and r.line == line), first)
-        frame, inferred = longest.source, bool(longest.inferred)
+        # XLA:CPU runs nothing beside a collective; what a chip's compiler would hide is not known.
+        most = "up to " if facts.made_for_cpu else ""
+        here = " in what XLA:CPU made, which overlaps nothing" if most else ""
+        lines = _by_line(facts, rows, waits)
+        frame, inferred = next(((x.frame, x.inferred) for x in lines if x.frame), (None, False))
         yield Finding(
             "exposed-collective",
-            f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for {many}"
-            f" {over(first)}",
-            f"{_hidden(seconds, whole)}{_lines(lines, seconds)}; {it} is %{first.name},"
+            f"The chip waits {most}{duration(seconds)} ({percent(share)} of the modelled step) for"
+            f" {many} {over(first)}",
+            f"{_hidden(seconds, whole)}{here}{_lines(lines, seconds)}; {it} is %{first.name},"
             f" {size(first.payload_bytes)} of {moved(first)}{times(first)}{said and f'. {said}'}",
             _LATENCY if is_latency else advice,
             share,
@@ -92,23 +96,53 @@ def _hidden(waited: float, wire: float) -> str:
     )
 
 
-def _by_line(rows: list[Collective], waits: dict[int, float]) -> dict[str, float]:
-    """Seconds waited at each line, most first."""
-    at: dict[str, float] = defaultdict(float)
+class _At(NamedTuple):
+    """A line and the seconds that are waited there."""
+
+    frame: StackFrame | None
+    inferred: bool
+    seconds: float
+
+
+def _by_line(facts: Facts, rows: list[Collective], waits: dict[int, float]) -> list[_At]:
+    """Seconds waited for each line, most first; of a combined one by the bytes of its arrays."""
+    at: dict[str, _At] = {}
     for row in rows:
-        at[row.line] += waits[row.index]
-    return dict(sorted(at.items(), key=lambda x: -x[1]))
+        for frame, inferred, part in _lines_of(facts, row):
+            key = f"{frame.file}:{frame.line}" if frame is not None else ""
+            before = at.get(key, _At(frame, inferred, 0.0))
+            at[key] = _At(
+                frame, before.inferred and inferred, before.seconds + part * waits[row.index]
+            )
+    return sorted(at.values(), key=lambda x: -x.seconds)
 
 
-def _lines(at: dict[str, float], seconds: float) -> str:
+def _lines_of(facts: Facts, row: Collective) -> list[tuple[StackFrame | None, bool, float]]:
+    """The lines that a collective serves, whether they are inferred, and their parts of it.
+
+    XLA joins what many lines ask for, and gives it the line of one of them.
+    """
+    given = row.instruction.operands
+    total = sum(p.bytes for p in row.parts)
+    if row.is_combined and len(given) == len(row.parts) and total:
+        found = [(*facts.line(o), p.bytes / total) for o, p in zip(given, row.parts, strict=True)]
+        if sum(part for frame, _, part in found if frame is not None) > limits.MOSTLY:
+            return found
+    return [(row.source, bool(row.inferred), 1.0)]
+
+
+def _lines(at: list[_At], seconds: float) -> str:
     """``: 60 % at llama.py:37, 30 % at llama.py:38``."""
     if len(at) < 2:
         return ""
-    most = list(at.items())[:4]
-    return ": " + ", ".join(
-        f"{percent(s / seconds)} {f'at {short_line(line)}' if line else 'without a line'}"
-        for line, s in most
-    )
+    said = []
+    for x in at[:4]:
+        where = (
+            f"at {short_line(f'{x.frame.file}:{x.frame.line}')}" if x.frame else "without a line"
+        )
+        said.append(f"{percent(x.seconds / seconds)} {where}")
+    more = f" and the rest at {len(at) - 4:,} more lines" if len(at) > 5 else ""
+    return f": {', '.join(said)}{more}"
 
 
 def tiny(facts: Facts) -> Iterator[Finding]:

@@ -226,13 +226,13 @@ class Facts:
         )
 
     def peak_share(self, held: float) -> float:
-        """Part of the peak; worth less while the device has room for ten times as much."""
+        """Part of the peak; worth less while the chip has room for ten times as much."""
         peak = self.memory.peak_bytes
         if not peak:
             return 0.0
         chip = self.cost.hardware
         room = chip.memory_bytes if chip is not None else None
-        roomy = room and peak < limits.ROOMY_SHARE * room
+        roomy = room and not self.on_host and peak < limits.ROOMY_SHARE * room
         return held / peak * (limits.ROOMY_WEIGHT if roomy else 1.0)
 
     @cached_property

@@ -131,9 +131,11 @@ def _argument(facts: Facts, i: Instruction) -> str:
     return ""
 
 
-def _updated(i: Instruction) -> Instruction | None:
+def _updated(value: Instruction | Position) -> Instruction | None:
     """The buffer of which a slice is updated; None if there is no such update."""
-    update = walk.source(i, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True).instruction
+    update = walk.source(
+        value, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True
+    ).instruction
     is_update = update.opcode == "dynamic-update-slice" and update.operands
     return update.operands[0] if is_update else None
 
@@ -217,10 +219,11 @@ def _layouts(i: Instruction) -> str:
 
 
 def whole_copies(facts: Facts) -> Iterator[Finding]:
-    """Whole arrays copied as they are: same values, type and order."""
+    """Whole arrays copied as they are: same values, type and order; those of one line together."""
     if facts.made_for_cpu and not facts.on_host:
         return
     t = facts.table
+    groups: dict[tuple[object, ...], list[Instruction]] = defaultdict(list)
     for n in t.where("copy").tolist():
         i = t.instructions[n]
         if facts.runs[n] == 0 or not i.shape.is_array or not is_duplicate(i):
@@ -229,27 +232,40 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             continue
         if any(_updates(u, i) for u in i.users) and facts.runs[n] > 1:
             continue  # ``update_copies`` says it
-        seconds = None if facts.seconds is None else float(facts.seconds[n])
-        moved = float(facts.moved[n])
-        share = facts.time_share(seconds, moved)
-        if share < limits.WHOLE_COPY_SHARE or not_donated_argument(facts, i) is not None:
+        if not_donated_argument(facts, i) is not None:
             continue  # ``not_donated`` says it
-        frame, inferred = facts.line(i)
-        argument = _argument(facts, i)
+        seconds = None if facts.seconds is None else float(facts.seconds[n])
+        if facts.time_share(seconds, float(facts.moved[n])) < limits.WORTH_SAYING:
+            continue
+        frame, _ = facts.line(i)
+        line = (frame.file, frame.line) if frame is not None else i.index
+        key = (line, i.shape.dense_text, float(facts.runs[n]), _argument(facts, i))
+        groups[*key, _why_copied(facts, i)].append(i)
+    for (_, array, runs, argument, why), rows in groups.items():
+        rows.sort(key=lambda i: -float(facts.moved[i.index]))
+        seconds = None
+        if facts.seconds is not None:
+            seconds = float(sum(facts.seconds[i.index] for i in rows))
+        share = facts.time_share(seconds, float(sum(facts.moved[i.index] for i in rows)))
+        if share < limits.WHOLE_COPY_SHARE:
+            continue
+        frame, inferred = facts.line(rows[0])
         of = f" of `{argument}`" if argument else ""
-        times = f"{facts.runs[n]:,.0f} times" if facts.runs[n] > 1 else "once"
+        often = f"{runs:,.0f} times" if isinstance(runs, float) and runs > 1 else "once"
+        many = len(rows) > 1
         yield Finding(
             "whole-copies",
-            f"All of {i.shape.dense_text}{of} is copied {times}, {percent(share)} of the"
-            f" {'modelled step' if seconds is not None else 'bytes moved'}",
-            f"%{i.name} writes the same values again, in the same type and order"
-            f"{_why_copied(facts, i)}",
+            f"{f'{len(rows):,} arrays of' if many else 'All of'} {array}{of}"
+            f" {'are copied whole' if many else 'is copied'} {often}{' each' if many else ''},"
+            f" {percent(share)} of the {'modelled step' if seconds is not None else 'bytes moved'}",
+            f"{names(rows)} write{'' if many else 's'} the same values again, in the same type and"
+            f" order{why}",
             "",
             share,
             seconds,
-            facts.traffic([i]),
+            facts.traffic(rows),
             "memory traffic",
-            (i,),
+            tuple(rows),
             frame,
             inferred,
         )
@@ -274,9 +290,23 @@ def _why_copied(facts: Facts, i: Instruction) -> str:
         )
     if donated:
         return f", into the memory of the donated `{donated}`"
+    loop = _carries(i)
+    if loop is not None and made.instruction.opcode == "while" and _is_stack(made):
+        return (
+            ": the loop around it carries the array, and the loop inside stacks its results in"
+            " memory of its own while it reads what is carried"
+        )
     if i.computation.is_entry and (i.is_root or any(u.is_root for u in i.users)):
         return ", for the step to return them"
     return ""
+
+
+def _carries(i: Instruction) -> Instruction | None:
+    """The loop whose body returns a value as an element that it carries; None if there is none."""
+    if not any(u.is_root and u.opcode == "tuple" for u in i.users):
+        return None
+    sites = i.module.call_sites(i.computation)
+    return next((s for s in sites if dict(s.called).get("body") is i.computation), None)
 
 
 def _returned_in(facts: Facts, i: Instruction) -> str:
@@ -301,7 +331,7 @@ def _is_stack(value: Position) -> bool:
     if body is None or body.root is None or not loop.operands:
         return False
     begun = walk.source(Position(loop.operands[0], value.element), opcodes.REPEATED).instruction
-    made = _updated(walk.source(Position(body.root, value.element), opcodes.SAME_ORDER).instruction)
+    made = _updated(walk.source(Position(body.root, value.element), opcodes.SAME_ORDER))
     is_new = begun.opcode in opcodes.LITERALS or (
         begun.opcode == "custom-call" and not begun.operands
     )

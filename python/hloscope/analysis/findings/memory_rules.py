@@ -118,11 +118,33 @@ def _replaces(facts: Facts, donation: Donation) -> bool:
         for o in p.instruction.operands if p.instruction.opcode != "tuple" else ():
             if _is_fetched(o, parameter):
                 return _elementwise(facts, p.instruction, o, p.element[0] if p.element else 0)
-    return False
+    return parameter is not None and _is_scaled_first(
+        facts, Position(entry.root, tuple(donation.output)), parameter
+    )
+
+
+def _is_scaled_first(facts: Facts, result: Position, parameter: Instruction) -> bool:
+    """Whether an argument is updated in several steps: ``decay * m`` first, to which XLA then adds
+    or scatters the gradient, and which it sums over the devices, where they have parts of it."""
+    steps = _steps(result, parameter.shape.elements)
+    if all(p.instruction is not parameter for p in steps):
+        return False
+    # a value of its shape that merely reads it, as a loss does, keeps nothing of it
+    return any(_elementwise(facts, u, parameter, 0) for u in parameter.users)
+
+
+def _steps(result: Position, elements: int) -> list[Position]:
+    """What a value of so many elements is made of, step by step of an update."""
+    through = opcodes.BUNDLES | _IN_PIECES | opcodes.UPDATES | opcodes.ELEMENTWISE | opcodes.FUSIONS
+    way = walk.back(
+        result, through | {"select", "all-reduce"}, inside_fusions=True, reach=limits.CAUSE_REACH,
+        where=lambda p: p.instruction.shape.is_tuple or p.instruction.shape.elements == elements,
+    )  # fmt: skip
+    return list(way)
 
 
 def _is_updated_by_loop(result: Position, parameter: Instruction) -> bool:
-    """Whether a loop begins with an argument and writes parts of it."""
+    """Whether a loop begins with an argument and updates parts of it, or all."""
     loop = result.instruction
     body = dict(loop.called).get("body") if loop.opcode == "while" else None
     if body is None or body.root is None or not loop.operands:
@@ -132,7 +154,16 @@ def _is_updated_by_loop(result: Position, parameter: Instruction) -> bool:
         return False
     through = _IN_PIECES | opcodes.UPDATES | opcodes.FUSIONS | opcodes.BRANCHES
     way = walk.back(Position(body.root, result.element), through, inside_fusions=True)
-    return any(p.instruction.opcode in opcodes.UPDATES for p in way)
+    if any(p.instruction.opcode in opcodes.UPDATES for p in way):
+        return True
+    # or all of it in each trip, as an optimiser does in a loop of several steps
+    if not body.parameters:
+        return False
+    steps = _steps(Position(body.root, result.element), parameter.shape.elements)
+    carried = body.parameters[0], result.element
+    return any(p.instruction.opcode in opcodes.ELEMENTWISE for p in steps) and any(
+        p[:2] == carried for p in steps
+    )
 
 
 def _is_kept_by_a_branch(result: Position, parameter: Instruction) -> bool:

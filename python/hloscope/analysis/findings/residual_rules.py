@@ -101,6 +101,57 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def offloads_nothing(facts: Facts) -> Iterator[Finding]:
+    """A policy that would offload values by name, where none of them is."""
+    rows = facts.target.unoffloaded
+    if not rows:
+        return
+    first = next((r for r in rows if r.why == "handed on"), rows[0])
+    # a CPU has no memory of a host beside its own
+    stacks = _of_carries(facts) if first.why == "handed on" and not facts.made_for_cpu else []
+    gain = facts.memory.gain_if_smaller({r.buffer: r.bytes for r in stacks}) if stacks else 0
+    shown = ", ".join(f"`{r.name}`" for r in rows[:3])
+    held = f": {size(sum(r.bytes for r in stacks))} stay on the device" if stacks else ""
+    yield Finding(
+        "offloads-nothing",
+        f"A checkpoint policy would offload {shown} to the host, and nothing is offloaded",
+        f"`{first.name}` {_NOT_OFFLOADED[first.why]}{held}",
+        "name the value where the checkpointed function takes it: x = checkpoint_name(x, …) in its"
+        " first line, and offload that name"
+        if gain
+        else "",
+        # somebody counts on it, whatever is gained
+        max(limits.WORTH_SAYING, facts.peak_share(gain)),
+        None,
+        gain or None,
+        "peak memory" if gain else "",
+        tuple(r.stored for r in stacks if r.stored is not None),
+        first.frame,
+    )
+
+
+_NOT_OFFLOADED = {
+    "handed on": "is what the checkpointed function returns; the next one keeps it as its argument,"
+    " which a checkpoint keeps on the device whatever its policy",
+    "unused": "is of no use for the backward pass, or it is made again from what is kept there",
+    "unnamed": "is the name of no value in the program",
+}
+
+
+def _of_carries(facts: Facts) -> list[Residual]:
+    """The stack at the peak of what a loop carries; [] where several may be it."""
+    found = []
+    for r in _at_peak(facts):
+        kept = r.slice_shape
+        shape = r.writer.instruction.shape
+        if kept is not None and any(
+            s.element_type == kept.element_type and s.elements == kept.elements
+            for s in shape.tuple_shapes
+        ):
+            found.append(r)
+    return found if len(found) == 1 else []
+
+
 def _times(n: float) -> str:
     return f"{n:,.0f}" if n >= 100 else f"{n:.3g}"
 

@@ -57,6 +57,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("padding", memory_rules.padding, OPTIMISED),
     ("residuals", residual_rules.residuals, OPTIMISED),
     ("stored-larger", residual_rules.stored_larger, OPTIMISED),
+    ("offloads-nothing", residual_rules.offloads_nothing, OPTIMISED),
     ("replicated-state", memory_rules.replicated_state, OPTIMISED),
     ("narrow-copies", memory_rules.narrow_copies, OPTIMISED),
     ("large-constant", program_rules.large_constants, ANY_STAGE),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import io
 import threading
 from collections.abc import Iterator, Sequence
@@ -341,6 +342,38 @@ def concrete_meshes(jaxpr: Any) -> set[jax.sharding.Mesh]:
                 if isinstance(mesh, jax.sharding.Mesh) and mesh.axis_names:
                     found.add(mesh)
     return found
+
+
+def equations(jaxpr: Any) -> Iterator[tuple[Any, Any]]:
+    """All equations of a traced program, each with the jaxpr that it is in, each once."""
+    todo, seen = [jaxpr] if jaxpr is not None else [], set()
+    while todo:
+        inner = todo.pop()
+        inner = getattr(inner, "jaxpr", inner)
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        for eqn in inner.eqns:
+            yield eqn, inner
+            leaves = jax.tree.leaves(list(eqn.params.values()), is_leaf=is_jaxpr)
+            todo += [leaf for leaf in leaves if is_jaxpr(leaf)]
+
+
+def value_name(eqn: Any) -> str:
+    """The name that ``checkpoint_name`` gives to a value; "" for other equations."""
+    return str(eqn.params.get("name", "")) if eqn.primitive.name == "name" else ""
+
+
+def offloaded_names(eqn: Any) -> set[str]:
+    """The names that the policy of a differentiated checkpoint offloads; () for any other one."""
+    policy = eqn.params.get("policy")
+    if not eqn.params.get("differentiated") or not callable(policy):
+        return set()
+    try:
+        kept = inspect.getclosurevars(policy).nonlocals
+    except (TypeError, ValueError):
+        return set()
+    return set(map(str, kept.get("names_which_can_be_offloaded", ())))
 
 
 def is_jaxpr(value: Any) -> bool:
