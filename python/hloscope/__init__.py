@@ -124,6 +124,7 @@ _HOSTS = {
     "live arrays": "capturing.live:live_arrays",
     "leaves": "capturing.live:leaves",
     "perfetto": "show.perfetto:to_perfetto",
+    "reproducer": "show.reproducer:to_reproducer",
     "markdown": "show.markdown:report",
     "compared markdown": "show.markdown:compared",
     "mimebundle": "show.notebook.widget:mimebundle",

@@ -718,6 +718,19 @@ class Capture:
         made: Path = host("perfetto")(self, path)
         return made
 
+    def to_reproducer(self, path: str | Path, *what: Instruction | str) -> Path:
+        """Writes a part of the program as a Python file that runs it alone and times it.
+
+        ``what``: instructions, their names, or names of groups, all of one computation. The file
+        holds their HLO with an ENTRY of its own and makes random inputs; it needs only jax.
+        Returns the path. Raises ``LookupError`` for an unknown name, ``ValueError`` for what
+        cannot run alone, such as collectives.
+
+        >>> cap.to_reproducer("bug.py", "fusion.3")
+        """
+        made: Path = host("reproducer")(self, path, what)
+        return made
+
     def to_dot(self, **options: Any) -> graphviz.Digraph:
         """The grouped graph as a ``graphviz.Digraph``; ``.source`` is DOT text.
 
