@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from advice_pairs import head_over_both_axes
 from findings_programs import shaped
 from jax import lax
 from jax.sharding import NamedSharding
@@ -262,3 +263,11 @@ def test_state_that_a_loop_of_steps_updates_is_replaced() -> None:
         return lax.scan(lambda y, x: (y + x.T @ (x @ w), None), jnp.zeros((1024, 1024)), xs)[0]
 
     assert not_donated(hs.capture(grown, shaped((1024, 1024)), shaped((5, 64, 1024)))) == set()
+
+
+def test_work_that_nothing_shards_further_is_told_from_what_lost_its_sharding() -> None:
+    """A head behind a pipeline: its rows are cut over the replicas, not over the stages."""
+    (found,) = head_over_both_axes(False).findings.of("redundant-work")
+    assert "none of its operands is sharded over more than 2 of them" in found.evidence
+    assert "is 4 times what the program has to do there" in found.evidence
+    assert found.advice.startswith("shard one of its operands over the devices that do the same")

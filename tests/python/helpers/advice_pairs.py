@@ -352,6 +352,22 @@ def microbatches_of_whole_rows(followed: bool) -> hs.Capture:
     return hs.capture(step, shaped((256, 512), F32, on), shaped((64, 64, 256), F32, on, "data"))
 
 
+@pair(
+    "redundant-work", "shard one of its operands over the devices that do the same",
+    "rows cut over both axes before the head, instead of one", SECONDS,
+)  # fmt: skip
+def head_over_both_axes(followed: bool) -> hs.Capture:
+    on = mesh("data", "stage")
+
+    def step(x: Any, w: Any) -> Any:
+        if followed:
+            x = lax.with_sharding_constraint(x, NamedSharding(on, P(("data", "stage"))))
+        return jnp.tanh(x @ w).sum()
+
+    given = shaped((4096, 1024), F32, on, "data"), shaped((1024, 4096), F32, on)
+    return hs.capture(step, *given)
+
+
 @pair("redundant-work", "jax.shard_map", "a Fourier transform in shard_map", SECONDS)
 def transform_by_hand(followed: bool) -> hs.Capture:
     on = mesh("data")

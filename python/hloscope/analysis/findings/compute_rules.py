@@ -469,6 +469,9 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         at = own_line(first.lost_at.frames)
         where = f" at {short_line(f'{at.file}:{at.line}')}" if at is not None else ""
         lost = f": its operand is no longer sharded so after the {first.lost_at.opcode}{where}"
+    elif first.sharded_over:
+        some = f"over more than {first.sharded_over:,} of them"
+        lost = f": none of its operands is sharded {some if first.sharded_over > 1 else 'at all'}"
     yield Finding(
         "redundant-work",
         f"The devices do the work of {many} up to {max(r.times for r in rows):.2g} times over:"
@@ -476,9 +479,7 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         f"{quantity(first.flops, 'FLOP')} on each of {first.devices:,} devices is"
         f" {first.times:.2g} times what the program has to do there: {names(first.instructions)}"
         f"{lost}",
-        "constrain that operand to stay sharded where it is made (with_sharding_constraint; for a"
-        " reshape, such that the sharded dimension stays whole), or run the operation in"
-        " jax.shard_map",
+        _SHARDED_FURTHER if first.sharded_over else _KEPT_SHARDED,
         share if share is not None else extra / total,
         seconds,
         None,
@@ -486,6 +487,16 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         tuple(i for r in rows for i in r.instructions)[:200],
         first.frame,
     )
+
+
+_KEPT_SHARDED = (
+    "constrain that operand to stay sharded where it is made (with_sharding_constraint; for a"
+    " reshape, such that the sharded dimension stays whole), or run the operation in jax.shard_map"
+)
+_SHARDED_FURTHER = (
+    "shard one of its operands over the devices that do the same (with_sharding_constraint before"
+    " it, or in_shardings)"
+)
 
 
 def _executed(facts: Facts) -> npt.NDArray[np.float64]:

@@ -40,6 +40,7 @@ class Redundant:
     instructions: tuple[Instruction, ...]  # the heaviest first
     devices: int
     lost_at: Instruction | None  # of the program before partitioning: what is no longer sharded
+    sharded_over: int = 0  # so many devices, where nothing shards its operands over the others
 
 
 def redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
@@ -71,7 +72,9 @@ def _redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
         frame = own_line(rows[0].frames)
         assert frame is not None
         lost = next((at for i in sources if (at := _lost(i, devices)) is not None), None)
-        out.append(Redundant(frame, flops, extra, times, rows, devices, lost))
+        tiles = max((_count(o) for i in sources for o in i.operands), default=1)
+        over = tiles if lost is None and tiles * times <= devices * 1.01 else 0
+        out.append(Redundant(frame, flops, extra, times, rows, devices, lost, over))
     return tuple(sorted(out, key=lambda r: -r.extra))
 
 
