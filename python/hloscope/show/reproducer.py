@@ -30,6 +30,7 @@ _LEFT_OUT = frozenset([
 _ELEMENTS = frozenset(["pred", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "bf16",
                        "f16", "f32", "f64", "c64", "c128"])  # fmt: skip
 _OF_CONSTANTS = frozenset(["copy", "bitcast", "convert", "broadcast", "reshape", "transpose"])
+_START, _DONE = "copy-start", "copy-done"
 _DEPTH = 8  # instructions in a row that are followed to a constant
 
 
@@ -105,15 +106,20 @@ def cut_out(chosen: Sequence[Instruction]) -> tuple[str, list[tuple[str, tuple[i
     inputs: list[tuple[str, tuple[int, ...]]] = []
     for o in outer:
         _argument(o.name, o.shape, lines, inputs)
-    lines += [_line(i) for i in own]
+    lines += [_line(i) for i in own if i.opcode != _START]
     asked = {i.index for i in chosen}
-    results = [i for i in own if i.index in asked and _is_read_outside(i, inside)]
+    results = [
+        i for i in own
+        if i.index in asked and i.opcode != _START and _is_read_outside(i, inside)
+    ]  # fmt: skip
+    if not results:
+        raise ValueError("what is chosen has no result of its own: choose what reads it as well")
     names = ", ".join(f"%{i.name}" for i in results)
     shapes = ", ".join(_shape(i.shape) for i in results)
     lines.append(f"  ROOT %reproducer_result = ({shapes}) tuple({names})")
     parts = ["HloModule reproducer"]
     for c in called:
-        body = [_line(i, is_result=i.is_root) for i in c.instructions]
+        body = [_line(i, is_result=i.is_root) for i in c.instructions if i.opcode != _START]
         parts.append("\n".join([f"%{c.name} {{", *body, "}"]))
     parts.append("\n".join(["ENTRY %reproducer {", *lines, "}"]))
     return "\n\n".join(parts) + "\n", inputs
@@ -125,7 +131,7 @@ def _with_constants(chosen: Sequence[Instruction]) -> list[Instruction]:
     waiting = list(chosen)
     while waiting:
         for o in waiting.pop().operands:
-            if o.index not in own and (o.opcode == "tuple" or _is_constant(o, _DEPTH)):
+            if o.index not in own and (o.opcode in ("tuple", _START) or _is_constant(o, _DEPTH)):
                 own[o.index] = o
                 waiting.append(o)
     return [own[k] for k in sorted(own)]
@@ -185,6 +191,9 @@ def _line(i: Instruction, *, is_result: bool = False) -> str:
     root = "ROOT " if is_result else ""
     if i.opcode == "bitcast":
         return _bitcast(i, root)
+    if i.opcode == _DONE:  # a copy to another memory; here it is one where it ends
+        (start,) = i.operands
+        return f"  {root}%{i.name} = {_shape(i.shape)} copy(%{start.operands[0].name})"
     opcode, attributes = i.opcode, dict(i.attributes)
     if opcode == "fusion":
         opcode, attributes["to_apply"] = "call", attributes.pop("calls")

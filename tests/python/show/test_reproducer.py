@@ -92,6 +92,26 @@ def test_what_was_compiled_for_a_tpu_runs_here(libtpu: None, tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr[-2000:]
 
 
+def test_other_layouts_mean_the_same_values(libtpu: None, tmp_path: Path) -> None:
+    def step(x: Any, w: Any) -> Any:
+        y = jnp.einsum("bth,hnd->bntd", x, w)
+        return jnp.swapaxes(jnp.tanh(y), 1, 2).reshape(4, 8, 96)
+
+    shapes = jax.ShapeDtypeStruct((4, 8, 32), "f4"), jax.ShapeDtypeStruct((32, 6, 16), "f4")
+    cap = hs.capture(step, *shapes, topology="v5e:2x2")
+    assert "bitcast" in {i.opcode for i in cap.module.instructions}
+    entry = [i for i in cap.module.entry.instructions if i.opcode != "parameter"]
+    made = loaded(cap.to_reproducer(tmp_path / "step.py", *entry))
+    x, w = made["inputs"](5)
+    if x.shape != (4, 8, 32):
+        x, w = w, x
+    x, w = np.round(x), np.round(w) / 8  # exact in the bfloat16 that a TPU multiplies
+    values = [x, w] if made["INPUTS"][0][1] == (4, 8, 32) else [w, x]
+    (found,) = made["run"](values)
+    expected = np.tanh(np.einsum("bth,hnd->btnd", x, w)).reshape(4, 8, 96)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_what_cannot_run_alone_says_so(tmp_path: Path) -> None:
     mesh = jax.make_mesh((8,), ("x",), devices=jax.devices("cpu")[:8])
     split = jax.NamedSharding(mesh, jax.P("x"))
