@@ -117,6 +117,7 @@ GROUPING = _rules("grouping", "grouping", {
     "call_tree:_Builder._without_others": NOTHING,
     "call_tree:_Builder._traced_elsewhere": NOTHING,
     "call_tree:_Builder._whole": argument(1),
+    "call_tree:_Builder._within_definers": argument(1),
     "call_tree:_Builder._split": lambda self, tops, *rest: dict.fromkeys(tops, False),
     "groups:tell_apart": NOTHING,
     "groups:tell_twins_apart": NOTHING,
@@ -204,10 +205,12 @@ GROUPING = _rules("grouping", "grouping", {
     "code_words:BoxNames.groups": returns({}),
     "code_words:BoxNames.instructions": returns({}),
     "in_turn:put_in_turn": NOTHING,
-    "loose:_of_lines": lambda t, loose, *rest: np.arange(len(loose)),
+    "groups:gather_statements": NOTHING,
+    "statements:_Statements._move": lambda *a: False,
 })  # fmt: skip
 
 PHASES = _rules("phases", "base.phases", {
+    "edges:summed_together": lambda t: (np.zeros(0, np.int64), np.zeros(0, np.int64)),
     "phases:_from_caller": NOTHING,
     "phases:held_to_flow": argument(1),
     "phases:_XLA_REMAT": Never(),

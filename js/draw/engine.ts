@@ -63,6 +63,8 @@ const DEEPER = 0.5;
 const NEARLY_ALL = 0.8;
 /** The same for each open group of its name: the second of two networks says little more. */
 const AGAIN = 0.5;
+/** The same for a group of operations alone, whose name says most of it. */
+const NO_CALLS = 0.25;
 /** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
 const INSTEAD = 0.5;
 
@@ -288,7 +290,8 @@ export class Engine {
       if (working && mine < WORTH_OPENING) continue;
       if (mine < INSTEAD * (closed.get(p.parent[item]) ?? 0)) continue;
       const times = node < tree.stacks ? (opened.get(nodeLabel(tree, node)) ?? 0) : 0;
-      const value = mine * DEEPER ** levels[item] * AGAIN ** times;
+      let value = mine * DEEPER ** levels[item] * AGAIN ** times;
+      if (node < tree.stacks && !this.holdsCalls(node)) value *= NO_CALLS;
       if (value > most) {
         heaviest = node;
         most = value;
@@ -302,6 +305,17 @@ export class Engine {
     if (!tree.canOpen(node) || weight[node] < 2) return false;
     const group = tree.groupOf(node);
     return group < 0 || !INNER.has(this.model.groupKind(group));
+  }
+  /** Whether there are calls or loops in a group, or in the loop that it is. */
+  private holdsCalls(node: number): boolean {
+    const { tree } = this;
+    for (let e = tree.childOffsets[node]; e < tree.childOffsets[node + 1]; e++) {
+      const v = tree.children[e];
+      if (!this.opensAtFirst(v)) continue;
+      const group = tree.groupOf(v);
+      if (group < 0 || this.model.groupKind(group) !== "component") return true;
+    }
+    return false;
   }
   /** What has a single container in it opens with it: a picture of one box says nothing. */
   private openThrough(openness: Openness, node: number): void {

@@ -277,9 +277,10 @@ describe("local graphs", () => {
         op("teacher_0", 3, [1]),
         op("teacher_1", 3, [4]),
         op("teacher_2", 3, [5]),
-        op("loss", 2, [3, 6]),
+        op("difference", 2, [3, 6]),
+        op("loss", 2, [7]),
       ],
-      computations: [{ name: "main", root: 7, group: 1 }],
+      computations: [{ name: "main", root: 8, group: 1 }],
     });
     const openness = new Openness(s.tree);
     openness.open[s.tree.node(1)] = 1;

@@ -138,11 +138,11 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     sign(surface, s, x + w - 12, y + 14, true, ink);
-    const wide = words.beside ? words.beside - 12 : w - 20;
+    const wide = words.subAt > 0 ? words.beside - words.subAt - 4 : w - 20;
     const sub = s.life
       ? metrics.fit(s.life.words(item), M.SUB_SIZE, wide)
       : closedWords(s, item, words.sub, stack, wide);
-    surface.text(sub, left, y + 30, {
+    surface.text(sub, words.subAt > 0 ? x + words.subAt : left, y + (words.subAt > 0 ? 14 : 30), {
       size: M.SUB_SIZE,
       color: heat ? theme.text : theme.mutedText,
       alpha: ink,

@@ -4,14 +4,14 @@
  * from the schedule, so that little work runs against the flow (see `Projection.inSteps`); edges
  * that still run backwards are marked. Edges elsewhere never are.
  *
- * What runs along the schedule counts twice: where about as much runs each way (a rematerialised
+ * What runs along the schedule counts half as much again: where about as much runs each way (a rematerialised
  * forward pass shares work with the first one), what begins first stays first.
  */
 import { EdgeKind } from "./edges.ts";
 
 /** Larger parts keep the schedule order. */
 const MAX_PART = 300;
-const ALONG_SCHEDULE = 2;
+const ALONG_SCHEDULE = 1.5;
 
 export function markBackEdges(
   n: number,

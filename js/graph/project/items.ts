@@ -61,6 +61,8 @@ export interface ItemText {
   chips: Chip[];
   /** Width left of the chips, where they stand beside the text of a closed item; 0: below it. */
   beside: number;
+  /** Where the second text begins if it stands beside the first; 0: below it. */
+  subAt: number;
   width: number;
   height: number;
 }
@@ -72,8 +74,8 @@ const MAX_LANDMARK_LABEL = 270;
 const MAX_CHIP = 112;
 const MAX_CHIPS = 3;
 const NO_CHIPS: Chip[] = [];
-/** Where the row of the second line begins in a closed group. */
-const SUB_ROW = 22;
+/** The least width of a second text beside the first: that of "24.5 µs · 12 %". */
+const SUB_BESIDE = 92;
 
 export class ItemWriter {
   /** Text of boxes without stubs, which does not depend on what is open. */
@@ -84,7 +86,7 @@ export class ItemWriter {
     private flow: Flow,
     private counts: FamilyCounts,
     private metrics: M.TextMetrics,
-    /** Chips stand beside the text of closed items, which makes them wider and lower. */
+    /** All of a closed item stands in one line, which makes it wider and lower. */
     readonly flat = false,
   ) {}
 
@@ -116,11 +118,11 @@ export class ItemWriter {
       if (this.flat && chips.length > 0) {
         const beside = width - sign;
         width += this.placeBeside(chips, beside, (M.BOX_HEIGHT - M.CHIP_HEIGHT) / 2);
-        return { label, sub, chips, beside, width, height: M.BOX_HEIGHT };
+        return { label, sub, chips, beside, subAt: 0, width, height: M.BOX_HEIGHT };
       }
       width = Math.max(width, this.place(chips, width, M.BOX_HEIGHT - 2));
       const height = M.BOX_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
-      return { label, sub, chips, beside: 0, width, height };
+      return { label, sub, chips, beside: 0, subAt: 0, width, height };
     }
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
@@ -132,7 +134,7 @@ export class ItemWriter {
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
       if (chips.length > 0) width += this.place(chips, 0, 5) + 8;
-      return { label, sub, chips, beside: 0, width, height: M.HEADER_HEIGHT };
+      return { label, sub, chips, beside: 0, subAt: 0, width, height: M.HEADER_HEIGHT };
     }
     const stack = kind === ItemKind.Stack;
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
@@ -140,14 +142,19 @@ export class ItemWriter {
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
     const sub = `${summary(this.tree, this.counts, inside)}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
-    let width = m.width(label, M.LABEL_SIZE, true) + badge;
+    const name = m.width(label, M.LABEL_SIZE, true);
     const subWidth = m.width(sub, M.SUB_SIZE) + 22;
-    width = Math.max(96, width + 22 + M.SIGN, subWidth);
+    let width = Math.max(96, name + badge + 22 + M.SIGN, subWidth);
     let height = M.CLOSED_HEIGHT;
     let beside = 0;
-    if (this.flat && chips.length > 0) {
-      beside = subWidth;
-      width = Math.max(width, beside + this.placeBeside(chips, beside, SUB_ROW));
+    let subAt = 0;
+    if (this.flat) {
+      subAt = name + 18;
+      beside = subAt + Math.max(SUB_BESIDE, subWidth - 14);
+      height = M.LOW_HEIGHT;
+      width = beside + badge + M.SIGN;
+      if (chips.length > 0)
+        width += this.placeBeside(chips, beside, (height - M.CHIP_HEIGHT) / 2 - 3);
     } else {
       width = Math.max(width, this.place(chips, width, M.CLOSED_HEIGHT - 5));
       if (chips.length > 0) height += M.CHIP_HEIGHT + 3;
@@ -156,7 +163,7 @@ export class ItemWriter {
       width += 2 * M.STACK_OFFSET;
       height += 2 * M.STACK_OFFSET;
     }
-    return { label, sub, chips, beside, width, height };
+    return { label, sub, chips, beside, subAt, width, height };
   }
 
   memberNode(position: number): number {

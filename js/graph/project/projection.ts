@@ -38,7 +38,7 @@ export interface Projection {
   /** Lifted edges into each item, ordered by source item: CSR. */
   inOffsets: Uint32Array;
   inFrom: Uint32Array;
-  /** What an item has made of each value that leaves it: the most instructions in a row behind one. */
+  /** What the arrow is worth where an order must be chosen; see `countSteps`. */
   inSteps: Float64Array;
   /** Number of instruction edges behind each lifted edge, and the value of one of them. */
   inCount: Uint32Array;
@@ -182,6 +182,7 @@ function liftEdges(p: Projection, flow: Flow, weight: Uint32Array): void {
   let from = new Uint32Array(1024);
   let to = new Uint32Array(1024);
   let link = new Uint32Array(1024);
+  let user = new Uint32Array(1024);
   let m = 0;
   for (let i = 0; i < item.length; i++) {
     const target = item[i];
@@ -201,9 +202,11 @@ function liftEdges(p: Projection, flow: Flow, weight: Uint32Array): void {
         from = grow(from);
         to = grow(to);
         link = grow(link);
+        user = grow(user);
       }
       from[m] = u;
       to[m] = v;
+      user[m] = i;
       link[m++] = e;
     }
   }
@@ -231,7 +234,7 @@ function liftEdges(p: Projection, flow: Flow, weight: Uint32Array): void {
     k++;
   }
   for (let v = 0; v < count; v++) inOffsets[v + 1] += inOffsets[v];
-  countSteps(p, flow, weight, { from, to, link, order, m }, inSteps);
+  countSteps(p, flow, weight, { from, to, link, user, order, m }, inSteps);
   p.inOffsets = inOffsets;
   p.inFrom = inFrom.subarray(0, k);
   p.inCount = inCount.subarray(0, k);
@@ -244,15 +247,17 @@ interface Lifted {
   from: Uint32Array;
   to: Uint32Array;
   link: Uint32Array;
+  user: Uint32Array;
   order: Uint32Array;
   m: number;
 }
 
 /**
- * The most instructions in a row that an item has behind a value that leaves it: what it made of
- * it. A mask that XLA computed once for two calls stands in one of them and has few steps there;
- * the result of a call has most of the call behind it. Counted only in containers whose items need
- * one another, where an order must be chosen.
+ * What an arrow is worth: the most instructions in a row that its item has behind the value, times
+ * those that the other item has before it from there on. A mask that XLA computed once for two calls
+ * stands in one of them and has few steps there; a norm that an optimizer gives to a sum of
+ * gradients has few steps to go, and the sums have most of the optimizer before them. Counted only
+ * in containers whose items need one another, where an order must be chosen.
  */
 function countSteps(
   p: Projection,
@@ -262,35 +267,46 @@ function countSteps(
   inSteps: Float64Array,
 ): void {
   const { parent, depth, itemOfInstruction: item } = p;
-  const { from, to, link, order, m } = lifted;
+  const { from, to, link, user, order, m } = lifted;
   const levels = new Set<number>();
   for (let e = 0; e < m; e++) if (from[e] >= to[e]) levels.add(depth[from[e]]);
-  const steps = new Map<number, Float64Array>();
+  const steps = new Map<number, { before: Float64Array; after: Float64Array }>();
   for (const level of levels) {
     const at = new Int32Array(p.nodes.length); // the item of this level that holds each item
     for (let v = 0; v < at.length; v++) {
       at[v] = depth[v] < level ? -1 : depth[v] === level ? v : at[parent[v]];
     }
-    const count = new Float64Array(item.length);
+    const before = new Float64Array(item.length);
+    const after = new Float64Array(item.length);
+    const mine = (i: number): number =>
+      item[i] < 0 || flow.hidden[i] !== Hidden.No ? -1 : at[item[i]];
     for (let i = 0; i < item.length; i++) {
-      const mine = item[i] < 0 ? -1 : at[item[i]];
-      if (mine < 0 || flow.hidden[i] !== Hidden.No) continue;
-      let most = 0;
+      if (mine(i) < 0) continue;
       for (let e = flow.offsets[i]; e < flow.offsets[i + 1]; e++) {
         const source = flow.sources[e];
-        if (count[source] > most && at[item[source]] === mine) most = count[source];
+        if (mine(source) === mine(i)) before[i] = Math.max(before[i], before[source]);
       }
-      count[i] = most + weight[i];
+      before[i] += weight[i];
     }
-    steps.set(level, count);
+    for (let i = item.length - 1; i >= 0; i--) {
+      if (mine(i) < 0) continue;
+      after[i] += weight[i];
+      for (let e = flow.offsets[i]; e < flow.offsets[i + 1]; e++) {
+        const source = flow.sources[e];
+        if (mine(source) === mine(i)) after[source] = Math.max(after[source], after[i]);
+      }
+    }
+    steps.set(level, { before, after });
   }
   let k = -1;
   for (let n = 0; n < m; n++) {
     const e = order[n];
     const same = n > 0 && from[order[n - 1]] === from[e] && to[order[n - 1]] === to[e];
     if (!same) k++;
-    const count = steps.get(depth[from[e]]);
-    if (count) inSteps[k] = Math.max(inSteps[k], count[flow.sources[link[e]]]);
+    const found = steps.get(depth[from[e]]);
+    if (!found) continue;
+    const worth = found.before[flow.sources[link[e]]] * found.after[user[e]];
+    inSteps[k] = Math.max(inSteps[k], worth);
   }
 }
 

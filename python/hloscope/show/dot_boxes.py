@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..analysis.base.labels.families import families
 from ..analysis.base.labels.flags import QUIET, flags
 from ..analysis.base.labels.labels import labels
+from ..analysis.base.phases.gradients import gradient_labels
 from ..analysis.base.table import table
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
@@ -57,7 +58,7 @@ class Picture:
         self.instructions = module.instructions
         self.table = table(module)
         self.tree, self.folds = _groups(module)
-        self.labels = loop_labels(module, labels(module))
+        self.labels = loop_labels(module, gradient_labels(module, labels(module)), self.tree.turns)
         self.family = families(module).tolist()
         self.quiet = (flags(module) & QUIET) != 0
         self.children = self.tree.children()

@@ -10,6 +10,7 @@ import numpy as np
 from ..analysis.base.labels.families import FAMILIES, families
 from ..analysis.base.labels.flags import PLUMBING, flags, output_bytes
 from ..analysis.base.labels.labels import labels
+from ..analysis.base.phases.gradients import gradient_labels
 from ..analysis.base.table import Ints, csr
 from ..analysis.grouping.groups import KINDS
 from ..analysis.grouping.loop_names import loop_labels
@@ -59,7 +60,9 @@ def _instructions(b: Builder, c: Context) -> None:
     every_name = list(map(attrgetter("name"), t.instructions))
     b.text_ids("instruction.name", b.strings.names(every_name))
     words = c.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
-    words = c.or_without("names of loops", lambda: loop_labels(module, words), lambda: words)
+    words = c.or_without("sums of gradients", lambda: gradient_labels(module, words), lambda: words)
+    turns = c.groups.turns
+    words = c.or_without("names of loops", lambda: loop_labels(module, words, turns), lambda: words)
     b.column("instruction.label", words)
     code: dict[int, str] = c.or_without("code of boxes", lambda: c.box_names.instructions(), dict)
     b.column("instruction.code", [code.get(row, "") for row in range(len(words))])

@@ -37,7 +37,14 @@ def program(late: int) -> hs.Module:
 def needs(module: hs.Module) -> set[tuple[str, str]]:
     """Which group needs which, among those beside one another."""
     tree = group_tree(module)
-    of = [tree.label[g] for g in tree.group.tolist()]
+    entry = int(tree.of_computation[module.entry.index])  # type: ignore[union-attr]
+
+    def call(group: int) -> str:
+        while group != entry and int(tree.parent[group]) != entry:
+            group = int(tree.parent[group])
+        return tree.label[group]
+
+    of = [call(g) for g in tree.group.tolist()]
     return {
         (of[i.index], of[o.index])
         for i in module.entry.instructions  # type: ignore[union-attr]

@@ -153,7 +153,7 @@ class _Builder:
         jitted = [_jitted(n, functions) for n in t.places]
         self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
         pieces = own
-        own = self._whole(own)
+        own = self._within_definers(self._whole(own))
         self.completed = own != pieces  # their names lack the passes as well
         self._without_others(own)
         self._traced_elsewhere(own, jitted)
@@ -296,6 +296,34 @@ class _Builder:
         to[list(moved)] = list(moved.values())
         return np.asarray(to[own])
 
+    def _within_definers(self, own: Ints) -> Ints:
+        """``own`` with the calls around functions that are defined inside of another one.
+
+        jax calls the branches of ``cond`` under ``vmap`` later, and what called ``step`` is not on
+        the stack of ``step.<locals>.branch``: it is where other stacks have ``step``.
+        """
+        whole: dict[tuple[str, str], dict[Stack, None]] = defaultdict(dict)
+        for stack, _ in self.stacks:
+            for n, c in enumerate(stack):
+                whole[_of(c)].setdefault(stack[: n + 1])
+        known = {place: k for k, place in enumerate(self.stacks)}
+        to = np.arange(len(self.stacks) + 1)
+        to[-1] = -1
+        for k, (stack, at) in enumerate(list(self.stacks)):
+            for n, c in enumerate(stack[1:], 1):
+                definer = c.file, c.function.rpartition(".<locals>.")[0]
+                if not definer[1] or any(_of(x) == definer for x in stack[:n]):
+                    continue
+                found = [s for s in whole.get(definer, ()) if s[:n] == stack[:n]]
+                if len(found) == 1:
+                    place = (found[0] + stack[n:], at)
+                    if place not in known:
+                        known[place] = len(self.stacks)
+                        self.stacks.append(place)
+                    to[k] = known[place]
+                break
+        return np.asarray(to[own])
+
     def _traced_elsewhere(self, own: Ints, jitted: list[str]) -> None:
         """Cuts the stacks of what jax traced once for several callers, in place.
 
@@ -372,7 +400,8 @@ class _Builder:
         node = np.full(len(of_row), -1, np.int64)
         ids = np.array([node_of[p] for p in merged], np.int64)
         node[known] = ids[of_row[known]]
-        plain = known & ~marked & ~t.silent & ~self.completed
+        # what has no name may be of a pass or not
+        plain = known & self.named & ~marked & ~t.silent & ~self.completed
 
         def below(rows: Mask) -> list[int]:
             count: list[int] = np.bincount(node[rows & known], minlength=n).tolist()
@@ -447,7 +476,7 @@ class _Builder:
             found = (number.get(path[:n]) for n in range(len(path), -1, -1))
             of_node[k] = next((n for n in found if n is not None), -1)
         top = np.where(late, of_node[node], -1)
-        product = self._holds_product() & (top >= 0)
+        product = self._holds_product() & (top >= 0) & ~self._fused()
         by_caller: dict[Path, list[int]] = defaultdict(list)
         for n, path in enumerate(tops):
             by_caller[path[:-1]].append(n)

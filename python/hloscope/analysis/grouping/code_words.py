@@ -49,7 +49,7 @@ FRAMES = 24
 # Named by what they are, not by what they compute.
 _NAMED = opcodes.CONTROL | opcodes.GIVEN | opcodes.BUNDLES
 _ELIDED = "…"
-_MADE_BY = re.compile(r".+, line (?P<line>\d+)(?P<more> · loop.*)?\Z")
+_MADE_BY = re.compile(r"(?P<function>.+), line (?P<line>\d+)(?P<more> · loop.*)?\Z")
 
 Step = tuple[str, int]  # a file, and the number of an expression or statement in it
 Path = tuple[Step, ...]
@@ -256,15 +256,18 @@ class BoxNames:
         out = self._apart({g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted})
         for g, match in made.items():
             line = int(match["line"])
-            if code := self._code_of(line, g):
+            if code := self._code_of(match["function"], line, g):
                 out[g] = f"{code}, line {line}{match['more'] or ''}"
         return out
 
-    def _code_of(self, line: int, g: int) -> str:
-        """The code of the statement on the line that a group was made from, or ''."""
+    def _code_of(self, function: str, line: int, g: int) -> str:
+        """The code of the statement on the line of a function that a group is made of, or ''.
+
+        A call that has the line where it is made in its name keeps its name.
+        """
         for frame in self._weights[g]:
             for at in self.frames.stack(frame):
-                if at.line == line and at.file in self.codes:
+                if at.line == line and at.file in self.codes and _name(at.function) == function:
                     return self.codes[at.file].on_line(line)
         return ""
 

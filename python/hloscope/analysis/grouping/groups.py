@@ -19,7 +19,7 @@ put every called computation under its first caller. ``folds.py`` then finds rep
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,7 @@ from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
 from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
 from .outline import outline
+from .statements import gather_statements
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
@@ -106,6 +107,7 @@ class GroupTree:
     group: Ints  # one row per instruction: innermost group that holds it
     of_computation: Ints  # one row per computation
     backward: frozenset[int] = frozenset()  # groups that are the backward pass of something
+    turns: dict[int, str] = field(default_factory=dict)  # of loops: the function of each turn
 
     def children(self) -> list[list[int]]:
         out: list[list[int]] = [[] for _ in self.parent]
@@ -147,6 +149,7 @@ class _TreeBuilder:
         self.quiet = (self.flags & QUIET) != 0
         self.is_loop = self.t.by_opcode(lambda o: o == "while", bool)
         self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
+        self.turns: dict[int, str] = {}
         self.nodes: list[Node] = []
         self.parents: list[int] = []
         self.group = np.zeros(n, np.int64)
@@ -339,7 +342,11 @@ class _TreeBuilder:
         """The call that a loop's body or a branch is: most of it comes from it; else the loop's."""
         rows = np.arange(first, last)[~self.quiet[first:last]]
         paths, ids = self.scopes.paths, self.scopes.scope[rows]
-        found = Counter(paths[s] for s in ids[ids >= 0].tolist())
+
+        def of(path: Path) -> Path:
+            return path if REMAT in around else _without_remat(path)
+
+        found = Counter(of(paths[s]) for s in ids[ids >= 0].tolist())
         whole = common_to_most(found, MOSTLY) if found else ()
         if whole[: len(around)] != around:
             return around
@@ -347,7 +354,13 @@ class _TreeBuilder:
         c = self.t.computation[top.owner]
         outer = np.arange(self.t.first[c], self.t.first[c] + self.t.size[c])
         outer = outer[~self.quiet[outer]]
-        beside = Counter(paths[s] for s in self.scopes.scope[outer].tolist() if s >= 0)
+        if self.products[rows].any():  # what XLA moved out of a call has none
+            outer = outer[self.products[outer]]
+            rows = rows[self.products[rows]]
+            ids = self.scopes.scope[rows]
+        found = Counter(of(paths[s]) for s in ids[ids >= 0].tolist())
+        scopes = self.scopes.scope[outer]
+        beside = Counter(of(paths[s]) for s in scopes[scopes >= 0].tolist())
         for n in range(len(around) + 1, len(whole) + 1):
             base = whole[:n]
             if AT_LINE not in base[-1]:
@@ -360,13 +373,20 @@ class _TreeBuilder:
             return around
         if AT_LINE in base[-1] and not base[-1].endswith(LAYER):
             top.label = base[-1].partition(AT_LINE)[0]
+            if self.is_loop[top.owner]:
+                self.turns[top.owner] = top.label
         return base
 
     def _relative(self, path: Path, base: Path) -> Path:
         if self.outline.by_calls:
             shared = len(common([path, base]))
-            # with frames of another call: what jax traced once for all who call it
-            return path[shared:] if shared == len(base) else ()
+            if shared == len(base):
+                return path[shared:]
+            if REMAT in path and REMAT not in base:
+                again = _without_remat(path)
+                if len(common([again, base])) == len(base):
+                    return (REMAT, *again[len(base) :])
+            return ()  # with frames of another call: what jax traced once for all who call it
         return without_loops(relative(path, base))
 
     def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node, base: Path) -> Node:
@@ -393,8 +413,10 @@ class _TreeBuilder:
                 cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
             nodes.extend(node.children)
         if self.outline.by_calls:  # what is beside calls is gathered before it is cut
+            self._gather_statements(top, [n for n in nodes if n.children or self._holds_loop(n)])
             self._gather_small(top, [n for n in nodes if n.children or self._holds_loop(n)])
             nodes = list(within(top))
+            self._gather_statements(top, [n for n in nodes if not n.children])
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
         if self.outline.by_calls:
@@ -419,6 +441,20 @@ class _TreeBuilder:
                 most = AROUND_LOOP if self._holds_loop(node) else PASS
                 gather_loose(node, self.t, self.quiet, stays, walk, most)
 
+    def _gather_statements(self, top: Node, nodes: list[Node]) -> None:
+        """Makes the operations of one library call, and of one line of the person's, one box."""
+        tree = call_tree(self.module)
+        if tree is None or self.statement is None:
+            return
+        works = (self.is_loop & ~self.of_library) | self.calls_something
+        walk = Walk.of(int(self.t.size[top.computation]))
+        for node in nodes:
+            if node.label.startswith("optimizer"):
+                continue
+            if node.children or self._holds_loop(node):
+                gather_library_calls(node, self.t, self.quiet, tree)
+            gather_statements(node, self.t, self.quiet, works, walk, self.statement)
+
     def _gather_small(self, top: Node, nodes: list[Node]) -> None:
         """Gathers single operations beside calls, so that the calls are what is seen."""
         landmark = (self.flags & LANDMARK) != 0
@@ -428,10 +464,7 @@ class _TreeBuilder:
             if node.kind in _NESTED and not node.children and not self._holds_loop(node):
                 continue
             if node.children or self._holds_loop(node):
-                tree = call_tree(self.module)
-                if tree is not None and not node.label.startswith("optimizer"):
-                    gather_library_calls(node, self.t, self.quiet, tree)
-                gather_loose(node, self.t, self.quiet, stays, walk, BESIDE_CALLS, self.statement)
+                gather_loose(node, self.t, self.quiet, stays, walk, BESIDE_CALLS)
             elif node is top and top.kind == "entry":
                 gather_flat(node, self.t, self.quiet, landmark, walk)
 
@@ -451,6 +484,29 @@ class _TreeBuilder:
             if len(known):
                 line[row] = np.bincount(known).argmax()
         return line
+
+    @cached_property
+    def of_library(self) -> NDArray[np.bool_]:
+        """Loops that are a library's own: all in them was made by the person's call on that line.
+
+        ``jax.random.split`` is a loop on CPU; that of ``lax.scan`` runs what the person wrote.
+        """
+        out = np.zeros(len(self.t.instructions), bool)
+        tree = call_tree(self.module)
+        if tree is None:
+            return out
+        first, size, called = self.t.first, self.t.size, self.t.called
+        for row in np.flatnonzero(self.is_loop & (tree.place > 0)).tolist():
+            inside: set[int] = set()
+            todo = called.values[called.offsets[row] : called.offsets[row + 1]].tolist()
+            while todo:
+                c = todo.pop()
+                rows = slice(first[c], first[c] + size[c])
+                inside |= set(tree.place[rows].tolist())
+                begin, end = called.offsets[[first[c], first[c] + size[c]]].tolist()
+                todo += called.values[begin:end].tolist()
+            out[row] = inside <= {0, int(tree.place[row])}
+        return out
 
     def _holds_loop(self, node: Node) -> bool:
         return bool(self.is_loop[node.members].any())
@@ -486,6 +542,7 @@ class _TreeBuilder:
             named=[g.named for g in self.nodes],
             group=self.group,
             of_computation=np.array(self.of_computation, np.int64),
+            turns=self.turns,
             backward=frozenset(g.index for g in self.nodes if g.path[-1:] == (BACKWARD,)),
         )
 
@@ -510,6 +567,10 @@ class _TreeBuilder:
                 total[above[g]] += total[g]
         means = [t / c if c else 0.0 for t, c in zip(total, count, strict=True)]
         return np.array(means).astype(np.int64)
+
+
+def _without_remat(path: Path) -> Path:
+    return tuple(c for c in path if c != REMAT)
 
 
 def _last_name(path: Path) -> str:

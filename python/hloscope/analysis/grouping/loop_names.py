@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,13 +90,21 @@ def loop_names(module: Module) -> dict[int, LoopName]:
     return _Namer(module, t, loops).names()
 
 
-def loop_labels(module: Module, words: Sequence[str]) -> list[str]:
-    """The labels of all instructions with those of named loops in place: ``tower ×8``."""
+def loop_labels(
+    module: Module, words: Sequence[str], calls: Mapping[int, str] | None = None
+) -> list[str]:
+    """The labels of all instructions with those of named loops in place: ``tower ×8``.
+
+    ``calls``: loops of which it is known that each turn is a call of this function.
+    """
     out = list(words)
-    for row, name in loop_names(module).items():
-        if name.loop:
-            trips = trip_count(module.instructions[row])
-            out[row] = name.loop if trips is None else f"{name.loop} ×{trips:,}"
+    names = {row: name.loop for row, name in loop_names(module).items() if name.loop}
+    for row, call in (calls or {}).items():
+        if not names.get(row, "").startswith(call):  # "tower · image" says more
+            names[row] = call
+    for row, loop in names.items():
+        trips = trip_count(module.instructions[row])
+        out[row] = loop if trips is None else f"{loop} ×{trips:,}"
     return out
 
 
@@ -220,7 +228,8 @@ class _Namer:
         for s, quiet in zip(scope[rows].tolist(), self.quiet[rows].tolist(), strict=True):
             if s >= 0 and not quiet:
                 inside[relative(paths[s], base)] += 1
-        path = [p for p in common_to_most(inside, MOSTLY) if p not in (FORWARD, BACKWARD)]
+        passes = (FORWARD, BACKWARD, REMAT)
+        path = [p for p in common_to_most(inside, MOSTLY) if p not in passes]
         named = [p for p in path if p not in _SAYS_NOTHING and not p.endswith(CALLED)]
         return named[0] if named else ""
 

@@ -33,8 +33,6 @@ FLAT = 15
 SECTIONS = 9
 # Parts that need one another are told by going round; more often changes few places.
 _ROUNDS = 6
-# Lines are told apart in groups of no more rows than this.
-MOST_ROWS = 3000
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
 
@@ -65,90 +63,21 @@ def gather_loose(
     landmark: NDArray[np.bool_],
     walk: Walk,
     most: int = MOST,
-    statement: Ints | None = None,
 ) -> None:
     """Moves loose members of a crowded group into groups of their own, in place.
 
     Crowded: with more than ``most`` boxes. ``landmark`` marks the instructions that stay.
-    ``statement`` numbers the person's line that each row is of, -1 unknown: in a group that is
-    not crowded, operations of one line in one place are gathered.
     """
     loose = _loose(node, quiet, landmark)
     names = {_class(c.label) for c in node.children}
-    crowded = len(loose) + len(names) > most
-    if len(loose) < SMALLEST or not (crowded or statement is not None):
+    if len(loose) < SMALLEST or len(loose) + len(names) <= most:
         return
-    begin, end = _extent(node)
+    begin, end = extent(node)
     if not walk.takes(end - begin):
         return
     kept = np.setdiff1d(node.members, loose)
     alone = kept[(t.called.counts[kept] > 0) & ~quiet[kept]]
-    places = _places(node, t, loose, begin, end, alone, most)
-    if crowded:
-        _gather(node, loose, t, places)
-    elif statement is not None and len(node.members) <= MOST_ROWS:
-        hidden, others = kept[quiet[kept]], kept[~quiet[kept]]
-        lines = _of_lines(t, loose, (hidden, others), places, statement[loose], begin, end)
-        _gather(node, loose, t, lines, of_lines=True)
-
-
-def _of_lines(
-    t: Table,
-    loose: Ints,
-    kept: tuple[Ints, Ints],
-    places: Ints,
-    line: Ints,
-    begin: int,
-    end: int,
-) -> Ints:
-    """A number for each loose row that those of one line in one place share.
-
-    What has no line is with what uses it, else with what it uses. Lines of which each needs the
-    other, as one fusion does work of both, are one; those that need what they are needed by are
-    not gathered. ``kept``: rows beside them that are not drawn, and that have boxes of their own.
-    """
-    inside = np.full(end - begin, -1, np.int64)
-    hidden, others = kept
-    rows = np.concatenate([loose, hidden, others])
-    inside[rows - begin] = np.arange(len(rows))
-    first, last = t.operands.offsets[[begin, end]].tolist()
-    users = inside[t.operands.rows[first:last] - begin]
-    values = t.operands.values[first:last] - begin
-    values = np.where((values >= 0) & (values < end - begin), values, -1)
-    values = np.where(values >= 0, inside[values], -1)
-    mine = (users >= 0) & (values >= 0)
-    pairs = list(zip(values[mine].tolist(), users[mine].tolist(), strict=True))
-    n = len(loose)
-    of = line.tolist()
-    place = places.tolist()
-    beside = [(v, u) for v, u in pairs if v < n and u < n and place[v] == place[u]]
-    for v, u in reversed(beside):
-        if of[v] < 0:
-            of[v] = of[u]
-    for v, u in beside:
-        if of[u] < 0:
-            of[u] = of[v]
-    keys = [(p, k if k >= 0 else -2 - r) for r, (p, k) in enumerate(zip(place, of, strict=True))]
-    numbers = {key: k for k, key in enumerate(dict.fromkeys(keys))}
-    total = len(numbers) + len(hidden) + len(others)
-    out = [numbers[key] for key in keys] + list(range(len(numbers), total))
-    drawn = total - len(others)
-    needs = [1 << k for k in range(total)]
-    edges = dict.fromkeys((out[u], out[v]) for v, u in pairs if out[u] != out[v])
-    for _ in range(total):  # users are in their order: a cycle takes another round
-        before = needs.copy()
-        for user, value in edges:
-            needs[user] |= needs[value]
-        if needs == before:
-            break
-    both = [
-        [m for m in range(total) if needs[k] >> m & 1 and needs[m] >> k & 1]
-        for k in range(len(numbers))
-    ]
-    return np.array(
-        [both[k][0] if both[k][-1] < drawn else total + row for row, k in enumerate(out[:n])],
-        np.int64,
-    )
+    _gather(node, loose, t, _places(node, t, loose, begin, end, alone, most))
 
 
 def gather_flat(
@@ -161,7 +90,7 @@ def gather_flat(
     boxes = count_boxes(quiet, node.members)
     if node.children or boxes <= FLAT:
         return
-    begin, end = _extent(node)
+    begin, end = extent(node)
     if not walk.takes(end - begin):
         return
     loose = _loose(node, quiet, landmark)
@@ -178,13 +107,13 @@ def _loose(node: Node, quiet: NDArray[np.bool_], landmark: NDArray[np.bool_]) ->
     return node.members[~quiet[node.members] & ~landmark[node.members]]
 
 
-def _extent(node: Node) -> tuple[int, int]:
+def extent(node: Node) -> tuple[int, int]:
     """First row of a group, and the row after its last."""
     held = [n.members for n in within(node) if len(n.members)]
     return min(int(m.min()) for m in held), max(int(m.max()) for m in held) + 1
 
 
-def _gather(node: Node, loose: Ints, t: Table, places: Ints, *, of_lines: bool = False) -> None:
+def _gather(node: Node, loose: Ints, t: Table, places: Ints) -> None:
     """Groups of what is loose in one place each; in ENTRY what has no part before it are inputs."""
     taken = {c.label for c in node.children}
     for d in np.unique(places).tolist():
@@ -192,7 +121,7 @@ def _gather(node: Node, loose: Ints, t: Table, places: Ints, *, of_lines: bool =
         if len(rows) < SMALLEST:
             continue
         label = ""
-        if node.kind == "entry" and not of_lines:
+        if node.kind == "entry":
             label = "inputs" if d == 0 else "outputs" if _are_results(rows, t, node) else ""
         label = label or "·".join(words_of_mask(telling_mask(t, rows))) or "between"
         name, again = label, 1

@@ -162,7 +162,8 @@ class _TurnFinder:
         """Fusions in loops all of whose results are arrays that they write into."""
         t = self.t
         out = np.zeros(len(self.inside), bool)
-        write, passes = self._is(_WRITES), self._is(_PASSES)
+        # XLA:CPU writes bf16 as f32, with a conversion of the whole array before and after
+        write, passes = self._is(_WRITES), self._is(_PASSES | opcodes.SAME_SHAPE)
         caller, _ = t.caller()
         inside = (caller >= 0) & (t.roots >= 0) & self.fusion[caller] & self.inside[caller]
         for c in np.flatnonzero(inside).tolist():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ....hlo.collective_kinds import kind_of
 from ..table import Ints, Table
 from ..waves import in_order
 
@@ -32,16 +33,50 @@ def calls_that_hold(t: Table, wanted: Mask) -> Mask:
 def depends_on(t: Table, wanted: Mask) -> Mask:
     """Rows computed, within their computation, from a wanted row or a call that holds one.
 
-    Constants do not count: equal ones are merged, and keep the name of whichever was first.
+    Constants do not count: equal ones are merged, and keep the name of whichever was first. What
+    XLA sums together with other arrays depends on its own alone: a loss that is summed over
+    devices with the gradients is not computed from them.
     """
-    wanted = wanted & ~t.silent
+    named = wanted & ~t.silent
+    wanted = named.copy()
+    elements, arrays = summed_together(t)
+    wanted[t.operands.values[t.operands.offsets[elements]]] = False
     holds = calls_that_hold(t, wanted)
     rows, callees = t.called.rows, t.called.values
     source = wanted.copy()
     source[rows[holds[callees]]] = True
     some = np.zeros(len(t.first), bool)  # elsewhere there is nothing to find
     some[t.computation[source]] = True
-    return reached(t, source, ~source[t.operands.rows] & some[t.computation[t.operands.rows]])
+    edges = ~source[t.operands.rows] & some[t.computation[t.operands.rows]]
+    edges[t.operands.offsets[elements]] = False
+    found = reached(t, source, edges)
+    for _ in range(len(elements)):  # once, but where one sum is of another's result
+        more = found[arrays] & ~found[elements]
+        if not more.any():
+            break
+        found[elements[more]] = True
+        found = reached(t, found, edges)
+    return found | named
+
+
+def summed_together(t: Table) -> tuple[Ints, Ints]:
+    """Elements of the results of sums and gathers of several arrays, and the array of each."""
+    elements, arrays = [], []
+    offsets, values = t.operands.offsets, t.operands.values
+    apart = lambda o: kind_of(o).reduces or kind_of(o).gathers  # noqa: E731
+    done = t.by_opcode(lambda o: apart(o) and o.endswith("-done"), bool)
+    sums = t.by_opcode(lambda o: apart(o) and not o.endswith("-done"), bool)
+    element = np.flatnonzero(t.by_opcode(lambda o: o == "get-tuple-element", bool))
+    element = element[(sums | done)[values[offsets[element]]]]
+    for row in element.tolist():
+        at = int(values[offsets[row]])
+        if done[at]:
+            at = int(values[offsets[at]])
+        index = t.instructions[row].tuple_index
+        if sums[at] and index is not None and index < offsets[at + 1] - offsets[at] > 1:
+            elements.append(row)
+            arrays.append(int(values[offsets[at] + index]))
+    return np.array(elements, np.int64), np.array(arrays, np.int64)
 
 
 def reached(t: Table, source: Mask, edges: Mask) -> Mask:
