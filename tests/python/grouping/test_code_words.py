@@ -14,6 +14,7 @@ import pytest
 from hloscope.show import blocks
 from hloscope.view.context import Context
 from hloscope.view.schema import joined
+from stacked import Stacks
 
 PROGRAM = '''"""Two towers and their loss."""
 import jax
@@ -121,6 +122,43 @@ def test_a_dump_shows_the_code_of_files_that_are_still_what_it_says(
         assert str(file) not in hs.read(capture.text).target.sources
     finally:
         file.write_text(PROGRAM)
+
+
+LINES = """def step(x):
+    doubled = x + x
+    return doubled.sin()
+"""
+
+
+@pytest.mark.parametrize(("of_the_first", "named"), [(8, True), (7, False), (6, False)])
+def test_a_fusion_is_named_by_the_line_that_most_of_it_comes_from(
+    tmp_path: Path, of_the_first: int, named: bool
+) -> None:
+    """Eleven operations of two lines, the fusion itself among them: by what seven tenths are of."""
+    file = tmp_path / "lines.py"
+    file.write_text(LINES)
+    stacks = Stacks(str(file))
+    first, second = (stacks.frame([("step", line)]) for line in (2, 3))
+    inner, at = ["fused {", "  p = f32[64] parameter(0)"], "p"
+    for k in range(10):
+        frame = first if k < of_the_first else second
+        root = "ROOT " * (k == 9)
+        meta = f'metadata={{op_name="jit(step)/sin" stack_frame_id={frame}}}'
+        inner.append(f"  {root}i{k} = f32[64] sine({at}), {meta}")
+        at = f"i{k}"
+    meta = f'metadata={{op_name="jit(step)/sin" stack_frame_id={second}}}'
+    entry = [
+        "ENTRY main {",
+        "  x = f32[64] parameter(0)",
+        f"  box = f32[64] fusion(x), kind=kLoop, calls=fused, {meta}",
+        f"  ROOT last = f32[64] cosine(box), {meta}",
+        "}",
+        "",
+    ]
+    dump = tmp_path / "lines.hlo"
+    dump.write_text(stacks.head() + "\n".join([*inner, "}", "", *entry]))
+    code = code_of(hs.read(dump)).get("box", "")
+    assert code == ("doubled = x + x" if named else "")
 
 
 def test_long_code_is_shortened_from_inside() -> None:
