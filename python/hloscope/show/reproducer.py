@@ -29,7 +29,6 @@ _LEFT_OUT = frozenset([
 ])  # fmt: skip
 _ELEMENTS = frozenset(["pred", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "bf16",
                        "f16", "f32", "f64", "c64", "c128"])  # fmt: skip
-_OF_CONSTANTS = frozenset(["copy", "bitcast", "convert", "broadcast", "reshape", "transpose"])
 _START, _DONE = "copy-start", "copy-done"
 _DEPTH = 8  # instructions in a row that are followed to a constant
 
@@ -140,7 +139,7 @@ def _with_constants(chosen: Sequence[Instruction]) -> list[Instruction]:
 def _is_constant(i: Instruction, depth: int) -> bool:
     if i.opcode in ("constant", "iota"):
         return "..." not in i.argument_text
-    if i.opcode not in _OF_CONSTANTS or not depth:
+    if i.opcode not in opcodes.REPEATED or not depth:
         return False
     return all(_is_constant(o, depth - 1) for o in i.operands)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import subprocess
@@ -406,8 +407,11 @@ def test_only_capturing_imports_jax(repo: Any) -> None:
         for path in sorted(package.rglob("*.py"))
         if path.parts[len(package.parts)] != "capturing"
         and any(
-            line.lstrip().startswith(("import jax", "from jax"))
-            for line in path.read_text().splitlines()
+            name.partition(".")[0] in ("jax", "jaxlib")
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None) or "", *(a.name for a in node.names)]
+            if not getattr(node, "level", 0)
         )
     ]
     # a reader's child process parses bytecode with jax's MLIR; plan/ compiles candidates
