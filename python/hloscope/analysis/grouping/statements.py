@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import combinations
 from operator import or_
 
@@ -133,6 +133,10 @@ class _Statements:
                 of[u] = of[v]
         return [(k, 0) if k >= 0 else (-1, r) for r, k in enumerate(of)]
 
+    @cached_property
+    def _needs(self) -> list[int]:
+        return self._before(self.pairs, self.total)
+
     def _before(self, pairs: Pairs, total: int) -> list[int]:
         """For each node the nodes that it needs, itself among them, as bits."""
         out = [1 << k for k in range(total)]
@@ -167,7 +171,7 @@ class _Statements:
 
     def _pieces(self) -> list[int]:
         """A number for each loose row: rows of one have the same other boxes before them."""
-        before = self._before(self.pairs, self.total)
+        before = self._needs
         mask = sum(1 << k for k in self.parts)
         sets = [before[r] & mask for r in range(self.n)]
         number = {bits: k + 1 for k, bits in enumerate(dict.fromkeys(sets))}
@@ -179,7 +183,7 @@ class _Statements:
         if len(lines) > _TOGETHER:
             return False
         rows = {k: [r for r, key in enumerate(keys) if key == k] for k in lines}
-        before = self._before(self.pairs, self.total)
+        before = self._needs
         best: tuple[int, list[int], Key, Key] | None = None
         for pair in combinations(sorted(lines), 2):
             for x, y in (pair, pair[::-1]):

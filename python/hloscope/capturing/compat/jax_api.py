@@ -326,21 +326,11 @@ def user_frames(source_info: Any) -> list[Any]:
 def concrete_meshes(jaxpr: Any) -> set[jax.sharding.Mesh]:
     """Meshes with devices that a program holds: in constraints, inner jits and shard_maps."""
     found: set[jax.sharding.Mesh] = set()
-    todo, seen = [jaxpr] if jaxpr is not None else [], set()
-    while todo:
-        inner = todo.pop()
-        inner = getattr(inner, "jaxpr", inner)
-        if id(inner) in seen:
-            continue
-        seen.add(id(inner))
-        for eqn in inner.eqns:
-            for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=is_jaxpr):
-                if is_jaxpr(leaf):
-                    todo.append(leaf)
-                    continue
-                mesh = getattr(leaf, "mesh", leaf)
-                if isinstance(mesh, jax.sharding.Mesh) and mesh.axis_names:
-                    found.add(mesh)
+    for eqn, _ in equations(jaxpr):
+        for leaf in jax.tree.leaves(list(eqn.params.values()), is_leaf=is_jaxpr):
+            mesh = getattr(leaf, "mesh", leaf)
+            if isinstance(mesh, jax.sharding.Mesh) and mesh.axis_names:
+                found.add(mesh)
     return found
 
 
@@ -365,7 +355,7 @@ def value_name(eqn: Any) -> str:
 
 
 def offloaded_names(eqn: Any) -> set[str]:
-    """The names that the policy of a differentiated checkpoint offloads; () for any other one."""
+    """The names that the policy of a differentiated checkpoint offloads, if it has any."""
     policy = eqn.params.get("policy")
     if not eqn.params.get("differentiated") or not callable(policy):
         return set()
