@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from ..hlo.parts import printable
 from ..processes.limits import LimitReached, within_limits
 from . import interrupts
-from .commands import COMMANDS, search
+from .commands import COMMANDS, mcp, search
 from .commands.shared import CommandError, nobody_reads
 
 OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells report signals: 128 + SIGINT
@@ -46,8 +46,9 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
         add = sub.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         if only in (None, command.NAME):
             command.arguments(add)
-        # A search compiles, in processes with limits of their own.
-        add.set_defaults(run=command.run, is_limited=command is not search, parser=top)
+        # A search compiles, in processes with limits of their own; a server limits each call.
+        is_limited = command not in (mcp, search)
+        add.set_defaults(run=command.run, is_limited=is_limited, parser=top)
     return top
 
 

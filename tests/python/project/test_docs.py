@@ -3,7 +3,7 @@
     ```python   executed in one namespace per page
     ```ipython  run in an IPython shell sharing that namespace (magics work)
     ```console  lines after "$ " run in a shell; a trailing "# exit 1" states the exit status
-    ```toml     parsed;  ```yaml  a workflow: parsed, and its hloscope commands too
+    ```toml     parsed, as ```json is;  ```yaml  a workflow: parsed, and its hloscope commands too
     ```sh       names scripts of this repository;  ```text  is no code
 
 A line ``<!-- needs: libtpu -->`` above a block leaves it out where that package is missing; a
@@ -116,6 +116,8 @@ def test_blocks_that_do_not_run_are_valid(page: Path) -> None:
         where = f"{name(page)}:{block.line}"
         if block.kind == "toml":
             tomllib.loads(block.code)
+        elif block.kind == "json":
+            json.loads(block.code)
         elif block.kind == "yaml":
             jobs = yaml.safe_load(block.code)["jobs"]
             runs = [s["run"] for job in jobs.values() for s in job["steps"] if "run" in s]

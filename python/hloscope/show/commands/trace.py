@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+from typing import TYPE_CHECKING
 
 from ..terminal import BOLD
 from .shared import CommandError, add_output, add_source, load, reason, write
+
+if TYPE_CHECKING:
+    from ...analysis.provenance.trace_line import LineTrace
+    from ...api.capture import Capture
 
 NAME = "trace"
 HELP = "list the instructions that a source line became"
@@ -21,17 +26,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from ...analysis.provenance.trace_line import trace_line
-
     capture = load(arguments)
     try:
-        passes = capture.passes() if capture.has_passes else None
-        fates = None
-        if passes is not None:
-            with contextlib.suppress(LookupError):  # the line may have instructions even so
-                fates = capture.fates(arguments.line)
-        found = trace_line(capture.module, arguments.line, passes, fates)
+        found = traced(capture, arguments.line)
     except (ValueError, LookupError, OSError) as error:
         raise CommandError(reason(error)) from error
     text = json.dumps(found.to_dict(), indent=2) if arguments.json else str(found)
     write(text, arguments.output, lambda line: "" if line.startswith((" ", "{", "}")) else BOLD)
+
+
+def traced(capture: Capture, line: str) -> LineTrace:
+    """What became of a line, with the passes and the fates of its operations where they are known.
+
+    Raises ``LookupError`` and ``ValueError``.
+    """
+    from ...analysis.provenance.trace_line import trace_line
+
+    passes = capture.passes() if capture.has_passes else None
+    fates = None
+    if passes is not None:
+        with contextlib.suppress(LookupError):  # the line may have instructions even so
+            fates = capture.fates(line)
+    return trace_line(capture.module, line, passes, fates)

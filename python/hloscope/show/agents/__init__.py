@@ -1,0 +1,1 @@
+"""What coding agents ask: a server of the Model Context Protocol over captures."""
