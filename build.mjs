@@ -1,11 +1,11 @@
 // Bundles the renderer: explorer.js, and plan.js for planning. Each is a classic script that defines
 // a global `hloscope`; python/hloscope/show/static.py makes pages and widgets from them.
 
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build, context } from "esbuild";
 import { css } from "./bundle.mjs";
-import { banner, bundled, text } from "./licenses.mjs";
+import { banner, bundled, sbom, text } from "./licenses.mjs";
 
 const out = "python/hloscope/static";
 rmSync(out, { recursive: true, force: true }); // stale files must not get into the wheel
@@ -37,6 +37,9 @@ if (process.argv.includes("--watch")) {
     const kB = (n) => `${(n / 1000).toFixed(1)} kB`;
     console.log(`${t.outfile}  ${kB(bytes.length)}, ${kB(gzipSync(bytes).length)} gzip'd`);
   }
-  // Goes into the wheel beside our own licence; committed, so that source distributions have it too.
+  // Both go into the wheel; committed, so that source distributions have them too.
+  const about = readFileSync("python/hloscope/__init__.py", "utf8");
+  const [, version] = /^__version__ = "([^"]+)"/m.exec(about);
   writeFileSync("THIRD-PARTY-LICENSES.txt", text([...others.values()]));
+  writeFileSync("sbom.cdx.json", sbom([...others.values()], version));
 }

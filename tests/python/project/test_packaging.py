@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -82,6 +83,51 @@ def test_licences_of_bundled_code_travel_with_it() -> None:
         texts = [ours, wheel.read("hloscope/static/explorer.js").decode()]
     for package in packages:
         assert all(package["extractedText"] in text for text in texts), package["name"]
+
+
+def test_the_bill_of_materials_travels_with_it_and_names_all_that_is_bundled() -> None:
+    with zipfile.ZipFile(built("hloscope-*.whl")) as wheel:
+        (name,) = [n for n in wheel.namelist() if ".dist-info/sboms/" in n]
+        listed = json.loads(wheel.read(name))
+        (lab,) = [n for n in wheel.namelist() if n.endswith("third-party-licenses.json")]
+        bundled = json.loads(wheel.read(lab))["packages"]
+    assert listed["specVersion"] == "1.6"
+    assert listed["metadata"]["component"]["version"] == built("hloscope-*.whl").name.split("-")[1]
+    found = {c["name"]: c for c in listed["components"]}
+    assert set(found) == {p["name"] for p in bundled}
+    locked = json.loads((REPO / "package-lock.json").read_text())["packages"]
+    for package in bundled:
+        component = found[package["name"]]
+        assert component["version"] == package["versionInfo"]
+        assert component["licenses"] == [{"license": {"id": package["licenseId"]}}]
+        (digest,) = component["hashes"]
+        assert digest["alg"] == "SHA-512"
+        encoded = base64.b64encode(bytes.fromhex(digest["content"])).decode()
+        assert locked[f"node_modules/{package['name']}"]["integrity"] == f"sha512-{encoded}"
+    ours = (REPO / "THIRD-PARTY-LICENSES.txt").read_text()
+    heads = re.findall(r"^(\S+) \([\w.-]+\)$", ours, re.M)
+    assert set(heads) == set(found)
+
+
+def test_what_is_installed_is_locked_by_its_hash() -> None:
+    for lock in (REPO / "requirements").glob("*.txt"):
+        packages = re.split(r"\n(?=\S)", lock.read_text().strip())
+        assert len(packages) > 20, lock.name
+        for package in packages:
+            assert re.match(r"[\w.-]+==\S+", package), f"{lock.name}: {package}"
+            assert re.search(r"--hash=sha256:[0-9a-f]{64}", package), f"{lock.name}: {package}"
+
+
+def test_workflows_name_actions_by_commit() -> None:
+    """A tag can be moved to other code, a commit cannot."""
+    used = [
+        (workflow.name, line)
+        for workflow in (REPO / ".github" / "workflows").glob("*.yml")
+        for line in re.findall(r"uses: (.*)", workflow.read_text())
+    ]
+    assert len(used) >= 8
+    for name, line in used:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+(\.\d+)+", line), (name, line)
 
 
 def test_metadata() -> None:
