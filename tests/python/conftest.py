@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,34 @@ def _together(item: pytest.Item) -> str:
     return CORPUS if "compiled" in getattr(item, "fixturenames", ()) else item.path.name
 
 
+def _take_some(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of tests marked ``some``, unless one is asked for by its name."""
+    from some import chosen
+
+    if any("[" in argument for argument in config.args):
+        return
+    cases: dict[str, dict[str, set[Any]]] = defaultdict(dict)
+    counts: dict[str, int] = {}
+    for item in items:
+        mark = item.get_closest_marker("some")
+        if mark is not None:
+            test = item.nodeid.partition("[")[0]
+            counts[test] = mark.args[0]
+            cases[test][item.nodeid] = set(item.callspec.indices.items())  # type: ignore[attr-defined]
+    taken = {node for test, nodes in cases.items() for node in chosen(nodes, counts[test])}
+    left_out = [i for i in items if i.get_closest_marker("some") and i.nodeid not in taken]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [i for i in items if i not in gone]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "some(count): a run takes so many of the cases")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _take_some(config, items)
     if not config.pluginmanager.hasplugin("xdist"):
         return
     order = {name: k for k, name in enumerate(LONGEST)}

@@ -61,7 +61,7 @@ def site(
     shutil.copy(REPO / "mkdocs.yml", folder)
     pages = folder / "pages"
     pages.mkdir()
-    anew = ["collectives.webp", "passes.webp"]
+    anew = ["changes.webp", "watch.webp"]  # of programs that compile quickly
     said = pictures.take(folder / "docs" / "pictures", anew, pages, browser)
     assert said == []
     # a proxy that does not exist: any network access fails

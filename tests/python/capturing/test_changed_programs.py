@@ -242,6 +242,7 @@ def another_chip(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
     return made, as_is(author, p)
 
 
+@pytest.mark.some(24)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 @pytest.mark.parametrize("kind", CASES)
 def test_a_change_is_what_its_author_would_write(

@@ -174,6 +174,7 @@ def test_without_hooks_calls_are_unknown_and_all_else_is_there(
 SLOW = ["linen_unrolled", "linen_shared", "linen_scanned", "scanned_gradient", "micro_batches"]
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", [n for n in call_programs.PROGRAMS if n not in SLOW])
 def test_calls_and_groups_are_those_that_the_profiler_saw(name: str) -> None:
     found = call_oracle.agreement(name)

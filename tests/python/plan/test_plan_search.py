@@ -17,6 +17,7 @@ from hloscope.plan.running.candidate_figures import figures, log_cost
 from hloscope.plan.search.result import Search
 from hloscope.plan.search.space import all_specs, make_space, matches
 from plan_programs import faulty, mlp, mlp_args, search, tower, tower_args
+from some import TAKES_ALL
 
 X4 = {"x": 4}
 
@@ -48,10 +49,16 @@ def test_the_log_of_an_xmap_search(seeds: Path) -> None:
     assert figures(cap, "a100").useless == ("all-to-all",)
 
 
-def test_all_81_candidates_at_full_size() -> None:
-    """Winner and figures of the log's program, from shapes, on four CPU devices."""
-    found = search(mlp, *mlp_args(), mesh=X4, hardware="a100", isolate=False)
-    assert len(found) == found.space == found.compiled == 81
+def test_all_candidates_at_full_size() -> None:
+    """Winner and figures of the log's program, from shapes, on four CPU devices.
+
+    Those that shard what the loss compares with take two thirds of the time, and never win.
+    """
+    given: dict[str, Any] = (
+        {} if TAKES_ALL else {"groups": {"w1": None, "w2": None, "x": None, "y": ()}}
+    )
+    found = search(mlp, *mlp_args(), mesh=X4, hardware="a100", isolate=False, **given)
+    assert len(found) == found.space == found.compiled == (81 if TAKES_ALL else 27)
     assert found.failed == ()
     best = found.best
     assert best.specs == {"w1": (None, "x"), "w2": ("x",), "x": (), "y": ()}
@@ -83,8 +90,8 @@ def test_a_search_of_a_deep_model_beside_all_of_a_reduced_one() -> None:
     every = search(tower, *tower_args(1), mesh=meshes, groups=few, **same)
     assert (len(every), every.failed) == (2**4 + 2, ())
     free = {**dict.fromkeys(few), "first": ()}
-    large = search(tower, *tower_args(3), mesh=meshes, groups=free, budget=24, **same)
-    assert len(large) <= 24 < 1_000 < large.left_out
+    large = search(tower, *tower_args(3), mesh=meshes, groups=free, budget=16, **same)
+    assert len(large) <= 16 < 1_000 < large.left_out
 
     def with_layers(layers: int, found: Search) -> float:
         best = found.best

@@ -7,7 +7,8 @@
     ```sh       names scripts of this repository;  ```text  is no code
 
 A line ``<!-- needs: libtpu -->`` above a block leaves it out where that package is missing; a
-warning says so. Pages run in a child process each, in an empty folder, on 8 CPU devices.
+warning says so. Pages run in a child process each, in an empty folder, on 8 CPU devices; the
+children are forks of one process, so that jax is imported once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,24 +43,43 @@ BLOCK = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)[^\n]*\n(.*?)^```", re
 RUN = ("python", "ipython", "console")
 
 DRIVER = r"""
-import json, subprocess, sys
+import json, os, subprocess, sys
 from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
-space = shell.user_ns
-for kind, line, code in json.load(sys.stdin):
-    print(f"-- line {line}: {kind}", file=sys.stderr)
-    if kind == "python":
-        exec(compile("\n" * line + code, sys.argv[1], "exec"), space)
-    elif kind == "ipython":
-        shell.run_cell(code).raise_error()
-    else:
-        for command in code.splitlines():
-            if not command.startswith("$ "):
-                continue
-            command, _, expected = command[2:].partition("  # exit ")
-            done = subprocess.run(["bash", "-c", command], text=True, capture_output=True)
-            print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
-            assert done.returncode == int(expected or 0), f"{command}: exit {done.returncode}"
+import hloscope, jax, numpy
+
+def run(page, blocks):
+    shell = InteractiveShell.instance()
+    space = shell.user_ns
+    for kind, line, code in blocks:
+        print(f"-- line {line}: {kind}", file=sys.stderr)
+        if kind == "python":
+            exec(compile("\n" * line + code, page, "exec"), space)
+        elif kind == "ipython":
+            shell.run_cell(code).raise_error()
+        else:
+            for command in code.splitlines():
+                if not command.startswith("$ "):
+                    continue
+                command, _, expected = command[2:].partition("  # exit ")
+                done = subprocess.run(["bash", "-c", command], text=True, capture_output=True)
+                print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+                assert done.returncode == int(expected or 0), f"{command}: exit {done.returncode}"
+
+for asked in sys.stdin:
+    page, blocks, folder = json.loads(asked)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os.chdir(folder)
+        log = os.open("../log", os.O_CREAT | os.O_WRONLY)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for own, file in ((0, nothing), (1, log), (2, log)):
+            os.dup2(file, own)
+        sys.stdin = open(0)
+        run(page, blocks)
+        sys.exit()
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
 """
 
 
@@ -81,16 +102,12 @@ def name(page: Path) -> str:
     return str(page.relative_to(REPOSITORY))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
-def test_page_runs(page: Path, tmp_path: Path) -> None:
-    found = []
-    for block in blocks(page):
-        if block.kind not in RUN:
-            continue
-        if block.needs and importlib.util.find_spec(block.needs) is None:
-            warnings.warn(f"{name(page)}:{block.line}: {block.needs} is missing", stacklevel=1)
-            continue
-        found.append((block.kind, block.line, block.code))
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Callable[[Path, list[tuple[str, int, str]], Path], int]]:
+    """Runs a page's blocks in a folder, in a fork of a process that has imported jax and IPython.
+
+    Returns the exit status; what was printed is in ``log`` beside the folder.
+    """
     paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
     env = dict(
         os.environ,
@@ -99,15 +116,41 @@ def test_page_runs(page: Path, tmp_path: Path) -> None:
         HLOSCOPE_NO_BROWSER="1",
         PATH=os.pathsep.join(paths),
     )
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(page)],
-        input=json.dumps(found),
-        text=True,
-        capture_output=True,
-        cwd=tmp_path,
-        env=env,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    command = [sys.executable, "-c", DRIVER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    ) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+
+        def run(page: Path, found: list[tuple[str, int, str]], folder: Path) -> int:
+            assert driver.stdin is not None
+            assert driver.stdout is not None
+            driver.stdin.write(json.dumps([str(page), found, str(folder)]) + "\n")
+            driver.stdin.flush()
+            return int(driver.stdout.readline())
+
+        yield run
+        driver.stdin.close()
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
+def test_page_runs(page: Path, tmp_path: Path, pages: Callable[..., int]) -> None:
+    found = []
+    for block in blocks(page):
+        if block.kind not in RUN:
+            continue
+        if block.needs and importlib.util.find_spec(block.needs) is None:
+            warnings.warn(f"{name(page)}:{block.line}: {block.needs} is missing", stacklevel=1)
+            continue
+        found.append((block.kind, block.line, block.code))
+    if not found:
+        return
+    folder = tmp_path / "page"
+    folder.mkdir()
+    status = pages(page, found, folder)
+    log = tmp_path / "log"
+    assert status == 0, log.read_text(errors="replace")[-4000:] if log.exists() else status
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
