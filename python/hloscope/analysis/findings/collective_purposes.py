@@ -31,13 +31,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ...hlo import Instruction, Shape, opcodes, walk
+from ...hlo import Instruction, Module, Shape, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.opcodes import Effect
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
 from ..base.operands import ONE_ARRAY
 from ..base.phases.phases import BACKWARD, phases
+from ..base.table import per_devices
 from ..comms.collective import Collective
 from ..why.provenance import reasons
 from ..why.provenance_card import Why
@@ -81,8 +82,21 @@ class Purpose:
     also: tuple[str, ...] = ()  # the weights of the other arrays of a combined one
 
 
+@per_devices
+def _known(module: Module, target: Target) -> dict[int, Purpose]:
+    """The purposes that were found; the same on every chip."""
+    return {}
+
+
 def purpose(facts: Facts, row: Collective) -> Purpose:
     """What a collective is for; ``For.UNKNOWN`` where data flow does not show it."""
+    known = _known(facts.module, facts.target)
+    if row.index not in known:
+        known[row.index] = _purpose(facts, row)
+    return known[row.index]
+
+
+def _purpose(facts: Facts, row: Collective) -> Purpose:
     kind = kind_of(row.kind)
     if kind.reduces:
         found = _of_sum(facts, row)
@@ -225,28 +239,70 @@ def is_of_weights(facts: Facts, value: Instruction) -> bool:
     return bool(_weights(facts, value))
 
 
+@per_devices
+def _of_data(module: Module, target: Target) -> set[int]:
+    """Instructions that are known to be made of data; what is made of them is too."""
+    return set()
+
+
 def _weights(facts: Facts, value: Instruction) -> str:
     """The parameter that a value is made of, and nothing else; "" if there is data in it.
 
     Scalars, such as a learning rate or a loop's counter, are neither.
     """
+    of_data = _of_data(facts.module, facts.target)
+    value = _outside(value)
+    if value.index not in of_data:
+        name = _only_parameter(facts, value, of_data)
+        if name is not None:
+            return name
+        of_data.add(value.index)
+    return ""
+
+
+def _only_parameter(facts: Facts, value: Instruction, of_data: set[int]) -> str | None:
+    """The parameter of ``_weights``; None if there is data, or no end within reach."""
+    met = False
+
+    def is_open(at: Position) -> bool:
+        nonlocal met
+        met = met or (at.instruction.index in of_data and not at.calls)
+        return not met
+
     name = ""
-    ends = walk.sources(
-        value, opcodes.ANYTHING, inside_fusions=True, dependencies=True, reach=limits.CAUSE_REACH
-    )
-    for at in ends:
+    for at in walk.sources(
+        value,
+        opcodes.ANYTHING,
+        where=is_open,
+        inside_fusions=True,
+        dependencies=True,
+        reach=limits.CAUSE_REACH,
+    ):
+        if met:
+            return None
         i = at.instruction
         if i.opcode != "parameter" and not i.operands:  # constants, a buffer to write into
             continue
         if i.shape.is_array and i.shape.elements <= 1:
             continue
         if i.opcode != "parameter" or not i.computation.is_entry:
-            return ""
+            return None
         role, argument = facts.role(i)
         if role != "parameter":
-            return ""
+            return None
         name = name or argument
-    return name
+    return None if met else name
+
+
+def _outside(value: Instruction) -> Instruction:
+    """The operand that a parameter of a fusion is."""
+    while value.opcode == "parameter":
+        callers = value.module.call_sites(value.computation)
+        number = value.parameter_number
+        if len(callers) != 1 or callers[0].opcode != "fusion" or number is None:
+            break
+        value = callers[0].operands[number]
+    return value
 
 
 def _is_gradient(
