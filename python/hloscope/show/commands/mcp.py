@@ -25,6 +25,6 @@ def run(arguments: argparse.Namespace) -> None:
         if (error.name or "").partition(".")[0] not in ("mcp", "pydantic"):
             raise
         raise CommandError(
-            'hloscope mcp needs the package mcp, 2 or newer: pip install "hloscope[mcp]"'
+            'hloscope mcp needs the package mcp, 2.1 or newer: pip install "hloscope[mcp]"'
         ) from error
     server(allow_run=arguments.allow_run).run("stdio")
