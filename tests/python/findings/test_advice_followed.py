@@ -18,6 +18,8 @@ WITHOUT_ADVICE = {
     "whole-copies",
     "batched-branches",
     "narrow-copies",
+    "narrow-sums",
+    "batched-loop",
     "slow-to-compile",
 }
 # Rules of which hloscope can carry the advice out; what others advise is another program.

@@ -22,6 +22,7 @@ from findings_programs import (
     closed_over,
     fetched_from_the_host,
     gathered_again,
+    logits_at_once,
     mesh,
     offloading,
     on_tpu,
@@ -182,6 +183,67 @@ def stacked_before_the_sum(followed: bool) -> hs.Capture:
         gathered if followed else step, mesh=on, in_specs=P("x"), out_specs=P(), check_vma=False
     )
     return chip(fn, *(shaped((1024,), F32, on, "x") for _ in range(12)))
+
+
+# -- gathered for one operation ------------------------------------------------------------------
+
+
+def _in_parts(fn: Any, spec: P, out: Any) -> Any:
+    return jax.shard_map(fn, mesh=mesh("x"), in_specs=spec, out_specs=out, check_vma=False)
+
+
+@pair(
+    "gathered-for-one", "where each device does its own part",
+    "a Fourier transform of sharded rows in shard_map", WIRE,
+)  # fmt: skip
+def transform_of_sharded_rows(followed: bool) -> hs.Capture:
+    fn = jnp.fft.fft
+    if followed:
+        fn = _in_parts(fn, P("x"), P("x"))
+    return chip(fn, shaped((512, 1 << 13), jnp.complex64, mesh("x"), "x", None))
+
+
+@pair(
+    "gathered-for-one", "take the k largest of each device's part",
+    "the 8 largest of each part, then the 8 largest of those", WIRE,
+)  # fmt: skip
+def largest_of_parts(followed: bool) -> hs.Capture:
+    def largest(x: Any) -> Any:
+        return lax.top_k(x, 8)
+
+    def of_parts(x: Any) -> Any:
+        values, at = largest(x)
+        at = at + lax.axis_index("x") * x.shape[1]
+        values, at = (lax.all_gather(v, "x", axis=1, tiled=True) for v in (values, at))
+        values, which = largest(values)
+        return values, jnp.take_along_axis(at, which, 1)
+
+    fn = _in_parts(of_parts, P(None, "x"), P()) if followed else largest
+    return chip(fn, shaped((64, 1 << 16), F32, mesh("x"), None, "x"))
+
+
+@pair(
+    "gathered-for-one", "take the cumsum of each device's part",
+    "a cumsum of each part, and the sums of the parts before it", WIRE,
+)  # fmt: skip
+def cumsum_of_parts(followed: bool) -> hs.Capture:
+    def whole(x: Any) -> Any:
+        return jnp.cumsum(x, axis=1)
+
+    def of_parts(x: Any) -> Any:
+        own = whole(x)
+        sums = lax.all_gather(own[:, -1], "x", axis=0)
+        before = jnp.arange(sums.shape[0])[:, None] < lax.axis_index("x")
+        return own + (sums * before).sum(0)[:, None]
+
+    fn = _in_parts(of_parts, P(None, "x"), P(None, "x")) if followed else whole
+    return chip(fn, shaped((64, 1 << 14), F32, mesh("x"), None, "x"))
+
+
+twin(
+    "peak-of-a-line", "with jax.checkpoint around its body",
+    "the loss in 16 blocks of tokens", PEAK, logits_at_once, "tpu",
+)  # fmt: skip
 
 
 # -- unnecessary communication --------------------------------------------------------------------

@@ -454,3 +454,66 @@ def offloading(name: str, dtype: Any, rows: int = 4096) -> tuple[Any, ...]:
 @case("offloads-nothing", "would offload `made` to the host, and nothing is offloaded")
 def _offloads_nothing(ill: bool) -> hs.Capture:
     return hs.capture(*offloading("made" if ill else "given", F32))
+
+
+@case("batched-loop", "runs until the last of them is done")
+def rows_that_end_apart(ill: bool) -> hs.Capture:
+    """Each row of a vmap goes round as often as it asks for, or all of them equally often."""
+
+    def one(x: Any, w: Any, n: Any) -> Any:
+        return jax.lax.while_loop(
+            lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.tanh(c[1] @ w)), (0, x)
+        )[1]
+
+    fn = jax.vmap(one, in_axes=(0, None, 0 if ill else None))
+    count = shaped((64,) if ill else (), jnp.int32)
+    return hs.capture(fn, shaped((64, 1024)), shaped((1024, 1024)), count)
+
+
+@case("gathered-for-one", "for top_k, along the dimension that is sharded")
+def largest_of_a_sharded_row(ill: bool) -> hs.Capture:
+    """XLA:CPU gathers for it even rows that are whole on their devices."""
+    on = mesh("x")
+
+    def largest(x: Any) -> Any:
+        return jax.lax.top_k(x, 8)
+
+    if ill:
+        return hs.capture(largest, shaped((64, 1 << 17), F32, on, None, "x"))
+    fn = jax.shard_map(largest, mesh=on, in_specs=P("x"), out_specs=P("x"))
+    return hs.capture(fn, shaped((64, 1 << 17), F32, on, "x", None))
+
+
+@case("narrow-sums", "over 8 devices in bf16, and converted to f32 afterwards", "tpu")
+def gradients_of_cast_parameters(ill: bool) -> hs.Capture:
+    """The gradient of parameters that are cast for the product, and of the parameters' products
+    that are summed in f32."""
+
+    def step(params: Any, x: Any) -> Any:
+        def loss(w: Any) -> Any:
+            given = (x, w.astype(BF16)) if ill else (x.astype(F32), w)
+            return (jnp.tanh(jnp.dot(*given)).astype(F32) ** 2).sum()
+
+        return params - 0.1 * jax.grad(loss)(params)
+
+    fn = jax.jit(step, in_shardings=(P(), P("x")), out_shardings=P(), donate_argnums=0)
+    return on_tpu(fn, shaped((2048, 2048)), shaped((4096, 2048), BF16), axes={"x": 8})
+
+
+@case("peak-of-a-line", "One line is", "tpu")
+def logits_at_once(ill: bool) -> hs.Capture:
+    """The loss of a language model: logits of all tokens, or of one block after another."""
+
+    def loss(table: Any, x: Any, y: Any) -> Any:
+        logits = (x @ table.T).astype(F32)
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).sum()
+
+    def in_blocks(table: Any, x: Any, y: Any) -> Any:
+        def add(total: Any, xy: Any) -> Any:
+            return total + jax.checkpoint(loss)(table, *xy), None
+
+        return jax.lax.scan(add, 0.0, (x.reshape(16, -1, 512), y.reshape(16, -1)))[0]
+
+    fn = jax.grad(loss if ill else in_blocks, argnums=(0, 1))
+    given = shaped((32000, 512), BF16), shaped((8192, 512), BF16), shaped((8192,), jnp.int32)
+    return hs.capture(jax.jit(fn), *given, topology="v5e:1x1")

@@ -142,7 +142,7 @@ _KEPT = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.LOOPS | {"call"}
 def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if is_joined(row):
         return Purpose(For.JOINED)
-    results = list(_results(row))
+    results = list(results_of(row))
     if _mostly(results, _is_accumulated):
         return Purpose(For.ACCUMULATED)
     largest = max(_operands(row), key=lambda o: o.shape.byte_size, default=None)
@@ -194,7 +194,7 @@ def _operands(row: Collective) -> list[Instruction]:
     return list(row.instruction.operands)
 
 
-def _results(row: Collective) -> Iterator[Position]:
+def results_of(row: Collective) -> Iterator[Position]:
     start = row.instruction
     done = next((u for u in start.users if u.opcode.endswith("-done")), start)
     if row.anchor is not start:  # in fusions that TPU runs asynchronously: the last one has it
@@ -438,7 +438,7 @@ def _is_looked_up(row: Collective) -> bool:
     through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
     uses = [
         use
-        for result in _results(row)
+        for result in results_of(row)
         for use in walk.uses(result, through, inside_fusions=True, reach=limits.CAUSE_REACH)
     ]
     return bool(uses) and all(u.instruction.opcode == "gather" and u.operand == 0 for u in uses)
@@ -447,7 +447,7 @@ def _is_looked_up(row: Collective) -> bool:
 def _shard_multiplied_with(facts: Facts, row: Collective) -> str:
     """The weights of which each device multiplies its shard with all that was gathered; ""."""
     through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
-    for result in _results(row):
+    for result in results_of(row):
         for use in walk.uses(result, through, inside_fusions=True, reach=limits.CAUSE_REACH):
             product = use.instruction
             if not _multiplies(facts, product) or len(product.operands) != 2:
@@ -464,7 +464,7 @@ def _is_returned(facts: Facts, row: Collective) -> bool:
     entry = facts.module.entry
     if entry is None or entry.root is None:
         return False
-    for result in _results(row):
+    for result in results_of(row):
         held = [p.instruction for p in walk.forward(result, _KEPT, reach=limits.CAUSE_REACH)]
         if entry.root not in held or any(walk.uses(result, _KEPT | {"tuple"})):
             return False

@@ -13,6 +13,7 @@ from ..comms.collective import Collective
 from ..text.units import duration, size
 from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
+from .collective_gathers import whole_for
 from .collective_purposes import For, Purpose, purpose, words
 from .collective_slices import cut_again
 from .facts import Facts
@@ -36,6 +37,8 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         row = facts.collectives.by_instruction.get(t.start)
         # What need not be sent need not be hidden: it is a finding of its own.
         if row is None or seconds <= 0 or moves_constants(row) or cut_again(row):
+            continue
+        if whole_for(facts, row) is not None:
             continue
         waits[row.index] += seconds
     groups: dict[tuple[str, str, For, bool], list[Collective]] = defaultdict(list)

@@ -10,8 +10,8 @@ from typing import Any
 from ...hlo import Instruction, StackFrame
 from ...hlo.changes import Changes
 from ...hlo.parts import printable
-from ...hlo.texts.places import whole_place
-from ..text.results import Row, Rows
+from ...hlo.texts.places import short_line, whole_place
+from ..text.results import Row, Rows, plain
 from ..text.units import duration, marked, printed, size
 from .proof import Proof
 
@@ -105,6 +105,32 @@ _MANY = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Costliest(Row):
+    """The kind of work on one line that takes most modelled time in a step, of one device.
+
+    ``what`` is such as "all-reduce", "matmul" or "copy"; "" if the line does several things, which
+    are in ``operations``, as the program calls them. ``line`` is None where it is unknown.
+    """
+
+    what: str
+    operations: tuple[str, ...]
+    share: float  # of the modelled step, 0 to 1
+    seconds: float
+    number: int
+    line: str | None
+    inferred: bool  # the line
+
+    def __str__(self) -> str:
+        word = self.what or "operation"
+        many = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+        it = f"one {word}" if self.number == 1 else f"{self.number:,} {many}"
+        at = f" at {short_line(self.line)}" if self.line else " without a line"
+        of = f" ({', '.join(self.operations)})" if self.operations else ""
+        guess = " (inferred)" if self.inferred and self.line else ""
+        return f"{percent(self.share)} of the time in {it}{at}{guess}{of}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Headline(Row):
     """The program in figures; None is unknown. Times are per step and device.
 
@@ -133,6 +159,7 @@ class Headline(Row):
     unknown: int = 0  # the number of operations whose time is unknown
     redundant: float = 0.0  # part of the FLOPs that another device computes too
     mfu_without_recomputed: float | None = None
+    costliest: Costliest | None = None  # the kind of work on one line that takes most of the time
 
     def parts(self) -> list[str]:
         """The figures in words, one each."""
@@ -162,6 +189,8 @@ class Headline(Row):
         if self.bound_by:
             of = "modelled time" if self.seconds_are == "measured" else "time"
             parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the {of})")
+        if self.costliest is not None:
+            parts.append(str(self.costliest))
         if self.peak_bytes is not None and self.is_optimised:
             of = f" of {size(self.memory_bytes)}" if self.memory_bytes else ""
             what = _MANY.get(self.largest, self.largest)
@@ -180,7 +209,7 @@ class Headline(Row):
         return " · ".join(self.parts())
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: plain(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..base.phases.phases import REMATERIALISED, phases
 from ..cost.moves import moves
+from .costliest import costliest
 from .facts import Facts
 from .finding import Headline
 
@@ -53,6 +54,7 @@ def headline(facts: Facts) -> Headline:
         largest_bytes=largest_bytes,
         unknown=unknown,
         redundant=again,
+        costliest=costliest(facts),
     )
 
 

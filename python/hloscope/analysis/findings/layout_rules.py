@@ -38,6 +38,11 @@ def _reorders(i: Instruction) -> bool:
     )
 
 
+def is_moved_whole(i: Instruction) -> bool:
+    """Whether it does nothing but write an array again, in any order: a copy or a transpose."""
+    return bool(i.opcode == "copy" and i.operands) or _reorders(i)
+
+
 def _same_order(i: Instruction) -> bool:
     """Whether it is a copy to the same layout: between memory spaces, or a duplicate."""
     if i.opcode != "copy" or not i.operands:

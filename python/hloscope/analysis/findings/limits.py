@@ -53,6 +53,8 @@ REDUNDANT_SHARE = 0.02
 REDUNDANT_REACH = 12
 # Of the step, spent for one of two values of which one is kept.
 BATCHED_SHARE = 0.2
+# Of the step, in one trip of a loop whose trips nobody knows: all trips are more.
+BATCHED_SHARE_OF_A_TRIP = 0.05
 # Of the step, in one product of a repeated array …
 REPEATED_SHARE = 0.05
 # … of so many elements: a bias or a mask is repeated for a reason.
@@ -76,6 +78,8 @@ PADDING_SHARE = 0.1
 # Equal values of one line that wait together: fewer are what any schedule keeps in flight.
 WAITING_VALUES = 8
 NARROW_COPY_SHARE = 0.1
+# Of the peak, in temporaries of one line.
+LINE_OF_PEAK_SHARE = 0.5
 RESIDUALS_SHARE = 0.3
 STORED_LARGER_SHARE = 0.05
 # Bytes: negligible on any device, or on a CPU in place of one.

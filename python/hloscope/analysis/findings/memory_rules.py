@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from ...hlo import Instruction, Shape, opcodes, walk
+from ...hlo import Instruction, Shape, StackFrame, opcodes, walk
+from ...hlo.collective_kinds import is_collective
 from ...hlo.walk import Position
-from ..base.lines.frames import own_line
+from ..base.lines.frames import is_library, own_line
 from ..base.operands import given_name
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.sharding import shardings
@@ -310,6 +311,87 @@ def waiting_values(facts: Facts) -> Iterator[Finding]:
             first,
             inferred,
         )
+
+
+def peak_of_a_line(facts: Facts) -> Iterator[Finding]:
+    """Temporaries of one line that are most of the peak, outside loops: logits, a mask.
+
+    Arrays that a loop stacks, or carries, and waiting ones have rules of their own.
+    """
+    memory = facts.memory
+    lines: dict[StackFrame, list[LiveValue]] = defaultdict(list)
+    buffers: dict[int, int] = {}
+    for b in memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist():
+        frame = _line_of_temporary(facts, b)
+        if frame is not None:
+            value = memory.value(b)
+            lines[frame].append(value)
+            buffers[id(value)] = b
+    for frame, rows in lines.items():
+        total = sum(v.bytes for v in rows)
+        alike = Counter(v.shape for v in rows).most_common(1)[0][1]
+        if total < limits.LINE_OF_PEAK_SHARE * memory.peak_bytes or total < facts.scarce_bytes:
+            continue
+        if alike >= limits.WAITING_VALUES:
+            continue
+        rows.sort(key=lambda v: -v.bytes)
+        gain = memory.gain_if_smaller({buffers[id(v)]: v.bytes for v in rows})
+        first = rows[0]
+        many = f"{len(rows):,} arrays" if len(rows) > 1 else first.shape.dense_text
+        shown = ", ".join(f"%{v.name} {v.shape.dense_text} ({size(v.bytes)})" for v in rows[:3])
+        more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
+        at = memory.peak_instruction
+        peak = f", which is at %{at.name}" if at is not None else ""
+        yield Finding(
+            "peak-of-a-line",
+            f"One line is {percent(total / memory.peak_bytes)} of the peak: {size(total)} in"
+            f" {many}",
+            f"{shown}{more} {'are' if len(rows) > 1 else 'is'} live at the peak of"
+            f" {size(memory.peak_bytes)}{peak}",
+            _IN_PARTS if any(map(_is_of_product, rows)) else "",
+            facts.peak_share(gain),
+            None,
+            gain,
+            "peak memory",
+            tuple(v.instruction for v in rows),
+            frame,
+            facts.line(first.instruction)[1],
+        )
+
+
+_IN_PARTS = (
+    "compute it for some rows at a time: a scan or jax.lax.map over blocks of rows, with"
+    " jax.checkpoint around its body, so that no more than a block is there at once"
+)
+
+
+def _line_of_temporary(facts: Facts, buffer: int) -> StackFrame | None:
+    """The person's line of a temporary of the step itself, that no loop carries; else None."""
+    live = facts.memory.liveness
+    i = facts.module.instructions[int(live.defined_by[buffer])]
+    if live.kind[buffer] != TEMP or not i.computation.is_entry:
+        return None
+    if i.opcode in opcodes.LOOPS or is_collective(i.opcode):
+        return None
+    value = facts.memory.value(buffer)
+    if value.home or value.category == "copied argument":
+        return None
+    if any(u.instruction.opcode in opcodes.LOOPS for u in walk.uses(i, opcodes.BUNDLES)):
+        return None
+    frame = own_line(value.frames)
+    return None if frame is None or is_library(frame.file) else frame
+
+
+def _is_of_product(value: LiveValue) -> bool:
+    """Whether each element is made of an element of a product of rows, as logits are."""
+    i, elements = value.instruction, value.shape.elements
+    start = Position(i, (value.leaf,)) if i.shape.is_tuple else Position(i)
+    through = opcodes.ELEMENTWISE | opcodes.SAME_NUMBERS | opcodes.FUSIONS | {"select"}
+    ends = walk.back(
+        start, through, inside_fusions=True, reach=limits.CAUSE_REACH,
+        where=lambda p: p.instruction.shape.is_tuple or p.instruction.shape.elements == elements,
+    )  # fmt: skip
+    return any(p.instruction.opcode in opcodes.PRODUCTS for p in ends)
 
 
 def _could_be_later(facts: Facts, buffer: int) -> bool:

@@ -1,0 +1,162 @@
+"""Gathers for one operation that XLA does not compute in parts.
+
+    x, sharded ─▶ all-gather ─▶ (copies, pads) ─▶ top-k, sort, cumsum, FFT, a library's call
+
+What such an operation goes along has to be whole on a device; a dimension beside it does not, but
+for some operations the partitioner has no rule, and gathers that one as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.collective_kinds import kind_of
+from ...hlo.opcodes import Effect
+from ..base.labels.families import FAMILIES, families
+from ..comms.collective import Collective
+from ..text.units import size
+from . import limits
+from .collective_facts import moved, over, sent
+from .collective_purposes import is_of_weights, results_of
+from .facts import Facts
+from .finding import Finding
+
+_WHOLE = opcodes.that(Effect.MIXES, Effect.CALLS_LIBRARY) | {"reduce-window"}
+_WAY = opcodes.MOVES | opcodes.FUSIONS | opcodes.BUNDLES
+_INTS = re.compile(r"\d+")
+
+
+class Whole(NamedTuple):
+    """What a gather is for: ``along`` is whether it goes along what is gathered, None: unknown."""
+
+    operation: Instruction
+    along: bool | None
+
+
+def whole_for(facts: Facts, row: Collective) -> Whole | None:
+    """The one operation that needs what is gathered whole; None if there is another use."""
+    if row.inserted is False or not kind_of(row.kind).gathers or row.is_combined:
+        return None
+    given = row.instruction.operands[0] if row.instruction.operands else None
+    if given is None or is_of_weights(facts, given):
+        return None
+    users: dict[Instruction, None] = {}
+    for result in results_of(row):
+        for use in walk.uses(result, _WAY, inside_fusions=True, reach=limits.CAUSE_REACH):
+            users[use.instruction] = None
+    found = list(users)
+    if len(found) != 1 or found[0].opcode not in _WHOLE:
+        return None
+    (i,) = found
+    if i.opcode == "custom-call":
+        family = FAMILIES[int(families(facts.module)[i.index])].id
+        if family not in ("custom_call", "linear_algebra"):
+            return None  # a callback runs on one device, which is said elsewhere
+    return Whole(i, _is_along(i, row))
+
+
+def _is_along(i: Instruction, row: Collective) -> bool | None:
+    gathered = set(_ints(row.instruction.attribute("dimensions")))
+    shape = i.operands[0].shape if i.operands else None
+    if shape is None or not shape.is_array or not gathered:
+        return None
+    rank = len(shape.dimensions)
+    if rank != len(row.instruction.operands[0].shape.dimensions):
+        return None  # reshaped in between
+    dims = _dimensions(i, rank)
+    return None if dims is None else bool(gathered & dims)
+
+
+def _dimensions(i: Instruction, rank: int) -> set[int] | None:
+    """The dimensions that an operation goes along; None if nobody knows."""
+    if i.opcode == "fft":
+        return set(range(rank - len(_ints(i.attribute("fft_length"))), rank))
+    if i.opcode == "sort":
+        return set(_ints(i.attribute("dimensions")))
+    if i.opcode == "topk" or i.custom_call_target == "TopK":
+        return {rank - 1}
+    if i.opcode in ("cholesky", "triangular-solve"):
+        return {rank - 2, rank - 1}
+    if i.opcode == "reduce-window":
+        sizes = re.search(r"size=([\dx]+)", i.attribute("window") or "")
+        window = [int(n) for n in sizes[1].split("x")] if sizes else []
+        return {d for d, n in enumerate(window) if n > 1} if len(window) == rank else None
+    return None
+
+
+def _ints(text: str | None) -> list[int]:
+    return [int(n) for n in _INTS.findall(text or "")]
+
+
+def gathered_for_one(facts: Facts) -> Iterator[Finding]:
+    """Arrays that every device gathers whole for an operation that is not computed in parts."""
+    groups: dict[tuple[object, ...], list[tuple[Collective, Whole]]] = defaultdict(list)
+    for row in facts.collectives:
+        whole = whole_for(facts, row)
+        if whole is not None:
+            frame, _ = facts.line(whole.operation)
+            groups[frame, _name(whole.operation), whole.along].append((row, whole))
+    for (_, name, along), found in groups.items():
+        rows = [row for row, _ in found]
+        rows.sort(key=lambda r: -r.payload_bytes)
+        seconds = None
+        if not facts.no_wire:
+            seconds = facts.waited(m for row in rows for m in row.members)
+        wire = sent(rows)
+        share = facts.wire_share(wire, seconds)
+        first = rows[0]
+        whole = next(w for row, w in found if row is first)
+        frame, inferred = facts.line(whole.operation)
+        why, advice = _words(whole, str(name), first)
+        yield Finding(
+            "gathered-for-one",
+            f"Every device gathers all of {moved(first)} ({size(first.payload_bytes)}) for"
+            f" {name}{', along the dimension that is sharded' if along else ''}",
+            f"%{first.name} {over(first)} makes it whole for %{whole.operation.name}: {why}",
+            advice,
+            share,
+            seconds,
+            wire,
+            "wire",
+            (*(row.instruction for row in rows), whole.operation),
+            frame,
+            inferred,
+        )
+
+
+def _name(i: Instruction) -> str:
+    """What the program calls it: ``top_k``, ``cumsum``, ``fft``."""
+    *scopes, last = i.op_name.split("/") if i.op_name else [""]
+    if last.startswith("reduce_window") and scopes:  # cumsum and its like, by their own name
+        last = re.sub(r"^\w+\((.*)\)$", r"\1", scopes[-1])
+    return last or i.custom_call_target or i.opcode
+
+
+def _words(whole: Whole, name: str, row: Collective) -> tuple[str, str]:
+    """Why it is whole, and what to do about it where that is known to help."""
+    i, along = whole
+    dims = ", ".join(map(str, _ints(row.instruction.attribute("dimensions"))))
+    if along is None:
+        return "XLA has no rule to compute it in parts over devices", ""
+    if not along:
+        return (
+            f"it goes along other dimensions than dimension {dims}, which is sharded, but XLA has"
+            " no rule to keep that",
+            "run it in jax.shard_map, where each device does its own part",
+        )
+    why = f"it goes along dimension {dims}, which is sharded, and is not computed in parts"
+    if i.opcode == "topk" or i.custom_call_target == "TopK":
+        return why, (
+            "in jax.shard_map take the k largest of each device's part, gather only those, and take"
+            " the k largest of them"
+        )
+    if i.opcode == "reduce-window" and name == "cumsum":
+        return why, (
+            "in jax.shard_map take the cumsum of each device's part, gather only the parts' sums,"
+            " and add those of the parts before"
+        )
+    return why, ""

@@ -1,0 +1,73 @@
+"""Sums over devices in a type that is narrower than what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...hlo import Instruction, opcodes, walk
+from ...hlo.collective_kinds import kind_of
+from ..comms.collective import Collective
+from ..text.units import size
+from . import limits
+from .collective_facts import over, sent
+from .collective_purposes import For, purpose, results_of
+from .facts import Facts
+from .finding import Finding, names
+
+_NARROW = {"bf16": 8, "f16": 11, "f8e4m3fn": 4, "f8e5m2": 3}  # bits of a mantissa
+_WAY = (opcodes.SAME_NUMBERS | opcodes.MOVES | opcodes.FUSIONS | opcodes.LOOPS) - {"convert"}
+
+
+def narrow_sums(facts: Facts) -> Iterator[Finding]:
+    """Gradients that devices sum in bf16, and that are converted to a wider type afterwards."""
+    rows: list[Collective] = []
+    widened: list[Instruction] = []
+    for row in facts.collectives:
+        types = {s.element_type for o in row.instruction.operands for s in o.shape.leaves()}
+        if not kind_of(row.kind).reduces or not types or not types <= set(_NARROW):
+            continue
+        wider = _widened(row)
+        if wider is not None and purpose(facts, row).what is For.GRADIENTS:
+            rows.append(row)
+            widened.append(wider)
+    if not rows:
+        return
+    order = sorted(range(len(rows)), key=lambda n: -rows[n].payload_bytes)
+    first, convert = rows[order[0]], widened[order[0]]
+    dtype = first.instruction.operands[0].shape.element_type
+    many = f"{len(rows):,} sums" if len(rows) > 1 else "one sum"
+    total = sum(row.payload_bytes for row in rows)
+    frame, inferred = facts.line(first.instruction)
+    yield Finding(
+        "narrow-sums",
+        f"Gradients are summed over {first.group_size:,} devices in {dtype}, and converted to"
+        f" {convert.shape.element_type} afterwards: {size(total)} in {many}",
+        f"{names([rows[n].instruction for n in order])} {over(first)}: each partial sum is rounded"
+        f" to the {_NARROW[str(dtype)]} bits of {dtype}, and %{convert.name} widens the result; the"
+        " gradient has the type of what is differentiated, such as parameters that were cast first."
+        " It halves the bytes on the wire, and costs precision that grows with the devices",
+        "",
+        limits.WORTH_SAYING,
+        None,
+        sent(rows),
+        "wire",
+        tuple(rows[n].instruction for n in order),
+        frame,
+        inferred,
+    )
+
+
+def _widened(row: Collective) -> Instruction | None:
+    """The first conversion of a sum to a wider type, if nothing else is done with it before."""
+    found: Instruction | None = None
+    for result in results_of(row):
+        for use in walk.uses(result, _WAY, inside_fusions=True, reach=limits.CAUSE_REACH):
+            i = use.instruction
+            if i.opcode in opcodes.BUNDLES:
+                continue
+            before = str(use.position.instruction.shape.element_type)
+            is_wider = i.opcode == "convert" and i.shape.element_type in ("f32", "f64")
+            if not is_wider or before not in _NARROW:
+                return None
+            found = found or i
+    return found
