@@ -23,7 +23,7 @@ from ..analysis.cost.timeline import Timeline
 from ..analysis.diff.differences import Change, CollectiveItem, Delta, Item, Place
 from ..analysis.diff.measured import MeasuredChange, MeasuredDiff
 from ..analysis.diff.result import Diff
-from ..analysis.findings.finding import Finding, Findings, Headline
+from ..analysis.findings.finding import Costliest, Finding, Findings, Headline
 from ..analysis.findings.proof import Proof
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
@@ -77,6 +77,7 @@ __all__ = [
     "CompileTime",
     "CompilerMessage",
     "Cost",
+    "Costliest",
     "Delta",
     "DeviceGroups",
     "DeviceMemory",

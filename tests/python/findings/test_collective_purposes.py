@@ -211,8 +211,19 @@ def test_weights_in_shards_are_gathered_and_their_gradients_summed() -> None:
 
 
 def test_an_argument_that_is_needed_whole() -> None:
+    """By an operation that is not computed in parts, and by a call of Python on one device."""
     on = mesh("x")
-    evidence, advice = only(on_chip(jnp.fft.fft, shaped(on, (2048, D), "x", dtype=C64)))
+    a = shaped(on, (2048, D), "x", dtype=C64)
+    cap = on_chip(jnp.fft.fft, a)
+    (found,) = cap.findings.of("gathered-for-one")
+    assert not waits(cap)
+    assert "XLA has no rule to keep that" in found.evidence
+    assert "jax.shard_map" in found.advice
+
+    def called(a: Any) -> Any:
+        return jax.pure_callback(lambda a: a, jax.ShapeDtypeStruct(a.shape, a.dtype), a)
+
+    evidence, advice = next(v for k, v in waits(on_chip(called, a)).items() if "all-gather" in k)
     assert "Given in shards and gathered where it is used: `a`" in evidence
     assert advice == ""
 

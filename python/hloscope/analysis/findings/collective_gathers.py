@@ -21,10 +21,12 @@ from ..comms.collective import Collective
 from ..text.units import size
 from . import limits
 from .collective_facts import moved, over, sent
-from .collective_purposes import is_of_weights, results_of
+from .collective_purposes import For, is_of_weights, purpose, results_of
 from .facts import Facts
 from .finding import Finding
 
+# A constraint of the person, or a name in the program, is the cause before any operation is.
+_BY_NEED = (For.ARGUMENT, For.RESHARDED, For.INSERTED, For.UNKNOWN)
 _WHOLE = opcodes.that(Effect.MIXES, Effect.CALLS_LIBRARY) | {"reduce-window"}
 _WAY = opcodes.MOVES | opcodes.FUSIONS | opcodes.BUNDLES
 _INTS = re.compile(r"\d+")
@@ -56,6 +58,8 @@ def whole_for(facts: Facts, row: Collective) -> Whole | None:
         family = FAMILIES[int(families(facts.module)[i.index])].id
         if family not in ("custom_call", "linear_algebra"):
             return None  # a callback runs on one device, which is said elsewhere
+    if purpose(facts, row).what not in _BY_NEED:
+        return None
     return Whole(i, _is_along(i, row))
 
 

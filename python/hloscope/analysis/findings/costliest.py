@@ -19,8 +19,8 @@ from .layout_rules import is_moved_whole
 
 # Operations of the program that are named, and the part of their bytes that each must be.
 _NAMED, _WORTH_NAMING = 3, 0.1
-# Of the group's time: an instruction that takes less is not counted.
-_PART = 0.001
+# Of the longest one's time: an instruction that takes less is not counted.
+_PART = 0.01
 # Kinds whose name says what they do; of all else the operations are named.
 _SAYS_ITSELF = {"matmul", "convolution"}
 
@@ -41,7 +41,7 @@ def costliest(facts: Facts) -> Costliest | None:
     (frame, what), rows = max(took.items(), key=lambda x: float(each[x[1]].sum()))
     rows.sort(key=lambda n: -float(each[n]))
     seconds = float(each[rows].sum())
-    rows = [n for n in rows if each[n] >= _PART * seconds]  # without scalars beside them
+    rows = [n for n in rows if each[n] >= _PART * each[rows[0]]]  # no scalars
     units = [facts.module.instructions[n] for n in rows]
     return Costliest(
         what,

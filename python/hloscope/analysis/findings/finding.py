@@ -121,13 +121,17 @@ class Costliest(Row):
     inferred: bool  # the line
 
     def __str__(self) -> str:
+        return self.in_words("time")
+
+    def in_words(self, of_what: str) -> str:
+        """``61 % of the time in one all-reduce at train.py:41``."""
         word = self.what or "operation"
         many = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
         it = f"one {word}" if self.number == 1 else f"{self.number:,} {many}"
         at = f" at {short_line(self.line)}" if self.line else " without a line"
-        of = f" ({', '.join(self.operations)})" if self.operations else ""
-        guess = " (inferred)" if self.inferred and self.line else ""
-        return f"{percent(self.share)} of the time in {it}{at}{guess}{of}"
+        guess = "line inferred" if self.inferred and self.line else ""
+        more = "; ".join(filter(None, (", ".join(self.operations), guess)))
+        return f"{percent(self.share)} of the {of_what} in {it}{at}{f' ({more})' if more else ''}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -190,7 +194,7 @@ class Headline(Row):
             of = "modelled time" if self.seconds_are == "measured" else "time"
             parts.append(f"bound by {self.bound_by} ({100 * self.bound_share:.0f} % of the {of})")
         if self.costliest is not None:
-            parts.append(str(self.costliest))
+            parts.append(self.costliest.in_words("modelled time" if is_measured else "time"))
         if self.peak_bytes is not None and self.is_optimised:
             of = f" of {size(self.memory_bytes)}" if self.memory_bytes else ""
             what = _MANY.get(self.largest, self.largest)

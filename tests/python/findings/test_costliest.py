@@ -1,0 +1,82 @@
+"""The largest single cost of a step, against sums over the rows of ``cap.cost()``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+import pytest
+
+
+def shaped(*dims: int) -> Any:
+    return jax.ShapeDtypeStruct(dims, jnp.float32)
+
+
+def by_line(cap: hs.Capture) -> dict[str, float]:
+    """Modelled seconds of every line, from the rows of the cost."""
+    found: dict[str, float] = defaultdict(float)
+    for row in cap.cost():
+        found[row.line] += row.step_seconds or 0.0
+    return found
+
+
+def test_it_is_the_line_with_most_time_and_what_is_done_there() -> None:
+    def step(x: Any, w: Any) -> Any:
+        for _ in range(3):
+            x = jnp.sin(x)
+            x = x @ w
+        return x
+
+    cap = hs.capture(jax.jit(step), shaped(512, 4096), shaped(4096, 4096), hardware="tpu-v5e")
+    most = cap.findings.headline.costliest
+    assert most is not None
+    lines = by_line(cap)
+    assert most.line == max(lines, key=lambda line: lines[line])
+    total = cap.findings.headline.seconds
+    assert total is not None
+    assert most.what == "matmul"
+    assert most.share == pytest.approx(most.seconds / total)
+    assert most.seconds <= lines[str(most.line)]
+    assert "of the time in 3 matmuls at test_costliest.py:" in str(cap.findings)
+    assert cap.findings.to_dict()["headline"]["costliest"]["number"] == 3
+
+
+COPIES = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[4096,1024]{1,0} parameter(0)
+  y = f32[1024]{0} parameter(1)
+  a = f32[4096,1024]{1,0} copy(x)
+  b = f32[4096,1024]{0,1} copy(a)
+  s = f32[1024]{0} sine(y)
+  ROOT t = (f32[4096,1024]{0,1}, f32[1024]{0}) tuple(b, s)
+}
+"""
+
+
+def test_copies_are_named_and_a_dump_has_no_line() -> None:
+    most = hs.read(COPIES, hardware="tpu-v5e").findings.headline.costliest
+    assert most is not None
+    assert (most.what, most.number, most.line) == ("copy", 2, None)
+    assert str(most).endswith("of the time in 2 copies without a line")
+    assert most.share > 0.99
+
+
+def test_what_many_equal_parts_do_is_named_too() -> None:
+    body = "".join(f"  y{k} = f32[65536] tanh(y{k - 1})\n" for k in range(1, 2000))
+    text = (
+        "HloModule m, is_scheduled=true\n\nENTRY e {\n  y0 = f32[65536] parameter(0)\n"
+        f"{body}  ROOT z = f32[65536] sine(y1999)\n}}\n"
+    )
+    most = hs.read(text, hardware="tpu-v5e").findings.headline.costliest
+    assert most is not None
+    assert most.number == 2000
+
+
+def test_nothing_is_named_without_a_chip_or_a_schedule() -> None:
+    assert hs.read(COPIES).findings.headline.costliest is None
+    unscheduled = COPIES.replace(", is_scheduled=true", "")
+    assert hs.read(unscheduled, hardware="tpu-v5e").findings.headline.costliest is None
