@@ -30,20 +30,18 @@ interface Shape {
   spread: number;
   stretch: number;
   /** Boxes that may always stand side by side, where that is not the usual number. */
-  row?: number;
-  /** Chips stand beside the text of closed items. */
-  flat?: boolean;
+  most?: number;
+  /** Chains of small boxes are rows. */
+  rows?: boolean;
 }
 /** The usual shape, and those tried when nothing fits. */
 const SHAPES: readonly Shape[] = [
   { spread: 1, stretch: 1 },
   { spread: 0.65, stretch: 1 },
-  { spread: 0.65, stretch: 1.6 },
-  { spread: 0.65, stretch: 0.6 },
   { spread: 0.45, stretch: 1 },
-  { spread: 0.45, stretch: 1.6 },
-  { spread: 0.45, stretch: 1, row: 3 },
-  { spread: 0.45, stretch: 1, flat: true },
+  { spread: 0.45, stretch: 1, most: 3 },
+  { spread: 0.45, stretch: 1, most: 3, rows: true },
+  { spread: 0.45, stretch: 1.6, rows: true },
 ];
 /** Modules of no more instructions than this show what is in their fusions as well. */
 const TINY = 54;
@@ -129,7 +127,7 @@ export class Engine {
     this.flow = buildFlow(this.model, plumbing, moves);
     this.weigh();
     this.counts = new FamilyCounts(this.tree, this.flow);
-    this.write(this.writer.flat);
+    this.write();
   }
   private weigh(): void {
     this.weight = weights(this.tree, this.flow, this.plumbing);
@@ -170,8 +168,8 @@ export class Engine {
     for (let v = node; v >= 0; v = this.tree.parent[v]) if (v === this.only) return false;
     return true;
   }
-  private write(flat: boolean): void {
-    this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics, flat);
+  private write(): void {
+    this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics);
   }
 
   /** The initial picture: the heaviest groups open, as many as fit the pane at a readable size. */
@@ -337,9 +335,10 @@ export class Engine {
     return found;
   }
   private laidOut(projection: Projection): Picture {
-    const { spread, row, flat = false } = this.shape;
-    if (flat !== this.writer.flat) this.write(flat);
-    return layoutPicture(projection, this.writer, this.cache, this.aspect, spread, row);
+    return layoutPicture(projection, this.writer, this.cache, {
+      ...this.shape,
+      aspect: this.aspect,
+    });
   }
   /** Scale at which the whole picture would fit the pane. */
   private fitOf(openness: Openness): number {

@@ -2,12 +2,10 @@
 
 export const BOX_HEIGHT = 28;
 export const CLOSED_HEIGHT = 46;
-/** The same with both texts in one line. */
-export const LOW_HEIGHT = 32;
 export const CHIP_HEIGHT = 16;
 export const CHIP_GAP = 4;
-export const HEADER_HEIGHT = 26;
-export const PAD = 10;
+export const HEADER_HEIGHT = 24;
+export const PAD = 8;
 export const ROOT_PAD = 14;
 /** How far the cards of a stack stick out behind each other. */
 export const STACK_OFFSET = 4;
@@ -16,8 +14,8 @@ export const SIGN = 16;
 /** Below this zoom the picture is not readable; the initial view never goes below it. */
 export const READABLE_SCALE = 0.78;
 export const LABEL_SIZE = 13;
-export const SUB_SIZE = 12;
-export const CHIP_SIZE = 12;
+export const SUB_SIZE = 13;
+export const CHIP_SIZE = 13;
 export const TITLE_SIZE = 13;
 export const SHAPE_SIZE = 7;
 

@@ -12,6 +12,7 @@ import {
   orderGraph,
 } from "./layout/layout.ts";
 import { LOCAL_OPTIONS, type LocalGraph, prepareLocal } from "./layout/local.ts";
+import { placeRows } from "./layout/rows.ts";
 import * as M from "./metrics.ts";
 import type { ItemText, ItemWriter, Stubs } from "./project/items.ts";
 import { ItemKind, type Projection } from "./project/projection.ts";
@@ -122,17 +123,23 @@ function hash(array: ArrayLike<number>, seed: number): string {
   return `${(a >>> 0).toString(36)}.${(b >>> 0).toString(36)}`;
 }
 
-/**
- * `aspect`: ratio of width to height to aim for; `spread`: factor on the usual gaps;
- * `maxWidth`: boxes that may always stand side by side.
- */
+/** How a picture is laid out. */
+export interface PictureShape {
+  /** Ratio of width to height to aim for. */
+  aspect: number;
+  /** Factor on the usual gaps. */
+  spread?: number;
+  /** Boxes that may always stand side by side. */
+  most?: number;
+  /** Chains of closed items are rows, read from left to right. */
+  rows?: boolean;
+}
+
 export function layoutPicture(
   projection: Projection,
   writer: ItemWriter,
   cache: LayoutCache,
-  aspect: number,
-  spread = 1,
-  maxWidth?: number,
+  { aspect, spread = 1, most, rows = false }: PictureShape,
 ): Picture {
   const { kind, childOffsets, children, inOffsets, inFrom } = projection;
   const count = projection.nodes.length;
@@ -176,7 +183,7 @@ export function layoutPicture(
         into[at++] = k;
       }
     }
-    const p = cache.prepare(n, from, into, weight, maxWidth);
+    const p = cache.prepare(n, from, into, weight, most);
     prepared.set(item, p);
     edgesOf.set(item, ids);
     for (let e = 0; e < edges; e++) {
@@ -219,10 +226,13 @@ export function layoutPicture(
       ch[k] = h[children[begin + k]];
     }
     const p = prepared.get(item) as Prepared;
-    const local =
-      item === 0
-        ? cache.layout(p, cw, ch, aspect, ROOT_WRAP, spread)
-        : cache.layout(p, cw, ch, INNER_ASPECT, INNER_WRAP, spread);
+    const closed = (k: number): boolean => kind[children[begin + k]] !== ItemKind.Open;
+    const local = placeRows(p.graph, rows ? closed : null, cw, ch, (graph, width, height) => {
+      const q = graph ? cache.prepare(graph.n, graph.from, graph.to, graph.weight, most) : p;
+      return item === 0
+        ? cache.layout(q, width, height, aspect, ROOT_WRAP, spread)
+        : cache.layout(q, width, height, INNER_ASPECT, INNER_WRAP, spread);
+    });
     layouts.set(item, local);
     const pad = item === 0 ? M.ROOT_PAD : M.PAD;
     const header = item === 0 ? 0 : M.HEADER_HEIGHT;

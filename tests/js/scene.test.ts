@@ -13,7 +13,6 @@ import { itemLooks } from "../../js/scene/looks.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import type { RectStyle, Surface, TextStyle } from "../../js/scene/surface.ts";
 import { DARK, type GraphTheme, LIGHT } from "../../js/theme/graph.ts";
-import { Flag } from "../../js/view.ts";
 import {
   buildModel,
   generator,
@@ -220,8 +219,8 @@ describe("scene", () => {
       [640, 520],
     ]) {
       const scene = engineOf(transformer(24, 20), w, h).openDefault();
-      expect(scene.picture.width * 0.86).toBeLessThanOrEqual(w);
-      expect(scene.picture.height * 0.86).toBeLessThanOrEqual(h);
+      expect((scene.picture.width * 10) / SUB_SIZE).toBeLessThanOrEqual(w);
+      expect((scene.picture.height * 10) / SUB_SIZE).toBeLessThanOrEqual(h);
       expect(scene.count).toBeGreaterThan(4);
     }
   });
@@ -264,26 +263,23 @@ describe("scene", () => {
     );
   });
 
-  test("rows too many for a low pane have their chips beside the text", () => {
+  test("a chain too tall for a low pane is read from left to right", () => {
     const instructions: ModuleSpec["instructions"] = [];
-    for (let k = 0; k < 3; k++) {
-      const parameter = { opcode: "parameter", family: "parameter", flags: Flag.Parameter };
-      instructions.push({ name: `w[${k}]`, label: `w[${k}]`, group: 1, ...parameter });
-      const operands = k ? [2 * k - 1, 2 * k] : [0];
+    for (let k = 0; k < 4; k++) {
+      const operands = k ? [k - 1] : [];
       instructions.push({ name: `dot.${k}`, opcode: "dot", group: 1, operands });
     }
     const groups: ModuleSpec["groups"] = [
       { parent: -1, kind: "module", label: "module" },
       { parent: 0, kind: "entry", label: "main" },
     ];
-    const low = engineOf({ instructions, groups }, 832, 150).openDefault().picture;
-    expect(SUB_SIZE * Math.min(832 / low.width, 150 / low.height)).toBeGreaterThanOrEqual(10);
-    const boxes = low.text.filter((t) => t.chips.length > 0);
-    expect(boxes.length).toBe(3);
-    expect(boxes.every((t) => t.beside > 0 && t.height === 28)).toBe(true);
-    // Below the text, as usual, where there is room.
-    const roomy = engineOf({ instructions, groups }, 832, 300).openDefault().picture;
-    expect(roomy.text.every((t) => t.beside === 0)).toBe(true);
+    const low = engineOf({ instructions, groups }, 832, 100).openDefault().picture;
+    expect(SUB_SIZE * Math.min(832 / low.width, 100 / low.height)).toBeGreaterThanOrEqual(10);
+    const boxes = [...low.x.keys()].filter((v) => low.projection.kind[v] === ItemKind.Box);
+    expect(new Set(boxes.map((v) => low.y[v])).size).toBe(1);
+    // One below the other, as usual, where there is room.
+    const roomy = engineOf({ instructions, groups }, 832, 400).openDefault().picture;
+    expect(new Set(boxes.map((v) => roomy.y[v])).size).toBe(4);
   });
 
   test("openAll keeps to its limit, closeAll shows the outermost level", () => {

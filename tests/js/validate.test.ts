@@ -50,7 +50,7 @@ function draw(model: ViewModel): number {
   const writer = new ItemWriter(tree, flow, new FamilyCounts(tree, flow), new TextMetrics());
   const projection = project(tree, flow, weights(tree, flow), open);
   model.users;
-  return layoutPicture(projection, writer, new LayoutCache(), 1.5).x.length;
+  return layoutPicture(projection, writer, new LayoutCache(), { aspect: 1.5 }).x.length;
 }
 
 /** Runs what panels derive; the explorer turns a throw into a warning, but cannot stop a hang. */

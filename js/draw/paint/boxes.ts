@@ -68,7 +68,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     const opens = scene.opens(item);
     const roomy = M.SHAPE_SIZE * scale >= ROOMY_PIXELS;
     const middle = y + M.BOX_HEIGHT / 2;
-    const room = words.beside || w - (opens ? M.SIGN : 0);
+    const room = w - (opens ? M.SIGN : 0);
     surface.text(words.label, x + room / 2, roomy ? middle - 4 : middle, {
       size: M.LABEL_SIZE,
       color: theme.text,
@@ -78,8 +78,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     const amount = roomy ? amountWords(s, item) : [];
     if (roomy && (amount.length > 0 || words.sub)) {
       const said = amount.join(" · ") || words.sub;
-      const wide = words.beside || w;
-      surface.text(metrics.fit(said, M.SHAPE_SIZE, wide - 8), x + wide / 2, middle + 8, {
+      surface.text(metrics.fit(said, M.SHAPE_SIZE, w - 8), x + w / 2, middle + 8, {
         size: M.SHAPE_SIZE,
         color: theme.text,
         align: "center",
@@ -121,7 +120,9 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     bar(surface, s, item, x + 8, y + h - 6, w - 16);
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
     const left = x + 10;
-    surface.text(words.label, left, y + 14, {
+    const tiny = words.small && M.SHAPE_SIZE * scale >= ROOMY_PIXELS;
+    const line = y + (tiny ? 10 : 14);
+    surface.text(words.label, left, line, {
       size: M.LABEL_SIZE,
       bold: true,
       color: theme.text,
@@ -138,15 +139,17 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     sign(surface, s, x + w - 12, y + 14, true, ink);
-    const wide = words.subAt > 0 ? words.beside - words.subAt - 4 : w - 20;
-    const sub = s.life
-      ? metrics.fit(s.life.words(item), M.SUB_SIZE, wide)
-      : closedWords(s, item, words.sub, stack, wide);
-    surface.text(sub, words.subAt > 0 ? x + words.subAt : left, y + (words.subAt > 0 ? 14 : 30), {
-      size: M.SUB_SIZE,
-      color: heat ? theme.text : theme.mutedText,
-      alpha: ink,
-    });
+    if (!words.small || tiny) {
+      const size = tiny ? M.SHAPE_SIZE : M.SUB_SIZE;
+      const sub = s.life
+        ? s.life.words(item)
+        : closedWords(s, item, words.sub, stack, size, w - 20);
+      surface.text(metrics.fit(sub, size, w - 20), left, tiny ? y + 19 : y + 30, {
+        size,
+        color: heat ? theme.text : theme.mutedText,
+        alpha: ink,
+      });
+    }
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {
     const [, lift] = scene.chipShift(item);
@@ -198,6 +201,7 @@ function closedWords(
   item: number,
   sub: string,
   stack: boolean,
+  size: number,
   room: number,
 ): string {
   const words = amountWords(s, item);
@@ -205,7 +209,7 @@ function closedWords(
   if (stack)
     words[0] += " in all"; // its other figures are per member
   else words.push(sub.split(" · ")[0]);
-  while (words.length > 1 && s.metrics.width(words.join(" · "), M.SUB_SIZE) > room) words.pop();
+  while (words.length > 1 && s.metrics.width(words.join(" · "), size) > room) words.pop();
   return words.join(" · ");
 }
 

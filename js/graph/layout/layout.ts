@@ -204,7 +204,24 @@ function placePart(
     y[v] = top[rank[k]];
   }
   const columnRight = Array.from({ length: columns }, (_, c) => right[c] + origin[c]);
-  writer.beginPart({ top, heights, gaps, columnOf, columnRight, gutter, lane });
+  const leftOf = new Float64Array(ranks).fill(Number.POSITIVE_INFINITY);
+  const rightOf = new Float64Array(ranks).fill(Number.NEGATIVE_INFINITY);
+  for (let k = 0; k < real; k++) {
+    const v = nodes[k];
+    leftOf[rank[k]] = Math.min(leftOf[rank[k]], x[v]);
+    rightOf[rank[k]] = Math.max(rightOf[rank[k]], x[v] + w[v]);
+  }
+  writer.beginPart({
+    top,
+    heights,
+    gaps,
+    columnOf,
+    columnRight,
+    left: leftOf,
+    right: rightOf,
+    gutter,
+    lane,
+  });
   for (let c = 0; c < edges.length; c++) {
     const e = edges[c];
     const a = graph.from[e];

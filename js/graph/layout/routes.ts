@@ -2,9 +2,11 @@
  * Edge routes. A route is a list of points joined by curves that leave and arrive vertically, so
  * that points directly above one another are joined by a straight line.
  *
- *     box          box ─╮  ╭─╮   A wrapped route leaves its column through the gap below
- *      │                ╰──╯ │   its box, climbs in the gutter and comes down on its user.
- *     box                   box
+ *     box        box ──→ box     From one column to the next a route leaves and arrives at the
+ *      │                         sides of its boxes, if nothing stands there.
+ *     box        box ─╮  ╭─╮
+ *                  ╰──╯ │        Otherwise it leaves through the gap below its box, climbs in the
+ *                      box       gutter and comes down on its user.
  */
 
 export const enum RouteStyle {
@@ -27,6 +29,9 @@ interface Part {
   gaps: Float64Array;
   columnOf: Int32Array;
   columnRight: number[];
+  /** Where the boxes of each rank begin and end. */
+  left: Float64Array;
+  right: Float64Array;
   gutter: number;
   lane: number;
 }
@@ -100,6 +105,18 @@ export class RouteWriter {
     const startX = x[a] + w[a] / 2;
     const endX = x[b] + w[b] / 2;
     const out = columnRight[from] + side;
+    const { left, right } = this.part as Part;
+    const last = x[a] + w[a] >= right[rankA] - 1;
+    const first = x[b] <= left[rankB] + 1;
+    if (to === from + 1 && last && first) {
+      const shift = turn * 4;
+      const [leaves, enters] = levels(y[a], h[a], y[b], h[b], shift);
+      const beside = columnRight[from] + side;
+      const straight = leaves === enters;
+      const bend = straight ? [] : [beside, leaves, beside, enters];
+      this.put(e, RouteStyle.Square, [x[a] + w[a], leaves, ...bend, x[b], enters]);
+      return;
+    }
     const points = [startX, y[a] + h[a], startX, below, out, below];
     if (to === from + 1) {
       points.push(out, above);
@@ -141,6 +158,25 @@ export class RouteWriter {
     }
     return { offsets, x, y, style: this.style };
   }
+}
+
+/** Heights at which a route leaves one box sideways and enters another: the same where it can. */
+function levels(
+  topA: number,
+  heightA: number,
+  topB: number,
+  heightB: number,
+  shift: number,
+): [number, number] {
+  const edge = (height: number): number => Math.min(height / 2, 14);
+  const [firstA, lastA] = [topA + edge(heightA), topA + heightA - edge(heightA)];
+  const [firstB, lastB] = [topB + edge(heightB), topB + heightB - edge(heightB)];
+  const [low, high] = [Math.max(firstA, firstB), Math.min(lastA, lastB)];
+  if (low <= high) {
+    const level = Math.min(high, (low + high) / 2 + shift);
+    return [level, level];
+  }
+  return firstA > lastB ? [firstA, lastB] : [lastA, firstB];
 }
 
 function toward(middle: number, wanted: number, width: number): number {

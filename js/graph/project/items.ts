@@ -5,6 +5,7 @@
 import { Flag } from "../../view.ts";
 import * as M from "../metrics.ts";
 import type { Flow } from "./flow.ts";
+import { worthOf } from "./openness.ts";
 import { ItemKind, type Projection } from "./projection.ts";
 import type { Tree } from "./tree.ts";
 import {
@@ -59,10 +60,8 @@ export interface ItemText {
   /** Second line, or the muted part of a title. */
   sub: string;
   chips: Chip[];
-  /** Width left of the chips, where they stand beside the text of a closed item; 0: below it. */
-  beside: number;
-  /** Where the second text begins if it stands beside the first; 0: below it. */
-  subAt: number;
+  /** Whether a closed item has next to none of the work: its second line is seen when zoomed. */
+  small: boolean;
   width: number;
   height: number;
 }
@@ -74,8 +73,9 @@ const MAX_LANDMARK_LABEL = 270;
 const MAX_CHIP = 112;
 const MAX_CHIPS = 3;
 const NO_CHIPS: Chip[] = [];
-/** The least width of a second text beside the first: that of "24.5 µs · 12 %". */
-const SUB_BESIDE = 92;
+/** An item with less of the program's work and of its operations is as low as an operation. */
+const SMALL_WORK = 0.01;
+const SMALL_COUNT = 0.05;
 
 export class ItemWriter {
   /** Text of boxes without stubs, which does not depend on what is open. */
@@ -86,8 +86,6 @@ export class ItemWriter {
     private flow: Flow,
     private counts: FamilyCounts,
     private metrics: M.TextMetrics,
-    /** All of a closed item stands in one line, which makes it wider and lower. */
-    readonly flat = false,
   ) {}
 
   /** Text and size of a closed item; for an open one, of its header only. */
@@ -115,14 +113,9 @@ export class ItemWriter {
       let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20 + sign);
       // The shape is shown at high zoom, in letters of about half the size.
       width = Math.max(width, Math.min(120, m.width(sub, M.SHAPE_SIZE) + 14));
-      if (this.flat && chips.length > 0) {
-        const beside = width - sign;
-        width += this.placeBeside(chips, beside, (M.BOX_HEIGHT - M.CHIP_HEIGHT) / 2);
-        return { label, sub, chips, beside, subAt: 0, width, height: M.BOX_HEIGHT };
-      }
       width = Math.max(width, this.place(chips, width, M.BOX_HEIGHT - 2));
       const height = M.BOX_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
-      return { label, sub, chips, beside: 0, subAt: 0, width, height };
+      return { label, sub, chips, small: false, width, height };
     }
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
@@ -134,7 +127,7 @@ export class ItemWriter {
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
       if (chips.length > 0) width += this.place(chips, 0, 5) + 8;
-      return { label, sub, chips, beside: 0, subAt: 0, width, height: M.HEADER_HEIGHT };
+      return { label, sub, chips, small: false, width, height: M.HEADER_HEIGHT };
     }
     const stack = kind === ItemKind.Stack;
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
@@ -142,30 +135,26 @@ export class ItemWriter {
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
     const sub = `${summary(this.tree, this.counts, inside)}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
-    const name = m.width(label, M.LABEL_SIZE, true);
-    const subWidth = m.width(sub, M.SUB_SIZE) + 22;
-    let width = Math.max(96, name + badge + 22 + M.SIGN, subWidth);
-    let height = M.CLOSED_HEIGHT;
-    let beside = 0;
-    let subAt = 0;
-    if (this.flat) {
-      subAt = name + 18;
-      beside = subAt + Math.max(SUB_BESIDE, subWidth - 14);
-      height = M.LOW_HEIGHT;
-      width = beside + badge + M.SIGN;
-      if (chips.length > 0)
-        width += this.placeBeside(chips, beside, (height - M.CHIP_HEIGHT) / 2 - 3);
-    } else {
-      width = Math.max(width, this.place(chips, width, M.CLOSED_HEIGHT - 5));
-      if (chips.length > 0) height += M.CHIP_HEIGHT + 3;
-    }
+    const name = m.width(label, M.LABEL_SIZE, true) + badge + 22 + M.SIGN;
+    const small = this.isSmall(inside, times);
+    let width = small ? name : Math.max(96, name, m.width(sub, M.SUB_SIZE) + 22);
+    let height = small ? M.BOX_HEIGHT : M.CLOSED_HEIGHT;
+    width = Math.max(width, this.place(chips, width, height - (small ? 2 : 5)));
+    if (chips.length > 0) height += M.CHIP_HEIGHT + 3;
     if (stack) {
       width += 2 * M.STACK_OFFSET;
       height += 2 * M.STACK_OFFSET;
     }
-    return { label, sub, chips, beside, subAt, width, height };
+    return { label, sub, chips, small, width, height };
   }
 
+  /** Whether an item has next to none of a program of which the work is known. */
+  private isSmall(node: number, times: number): boolean {
+    const { tree, counts } = this;
+    const runs = Math.max(1, times);
+    if (worthOf(tree, tree.root) === 0 || worthOf(tree, node) * runs >= SMALL_WORK) return false;
+    return counts.total(node) * runs < SMALL_COUNT * counts.total(tree.root);
+  }
   memberNode(position: number): number {
     return this.tree.node(this.tree.model.fold.members.values[position]);
   }
@@ -251,11 +240,6 @@ export class ItemWriter {
     const needed = total + 12;
     this.line(chips, (Math.max(width, needed) - total) / 2, y);
     return needed;
-  }
-  /** Places chips in a row that begins at `x`; returns the width they need. */
-  private placeBeside(chips: Chip[], x: number, y: number): number {
-    this.line(chips, x, y);
-    return this.measure(chips) + 6;
   }
   private measure(chips: Chip[]): number {
     let total = M.CHIP_GAP * (chips.length - 1);
