@@ -126,22 +126,33 @@ def test_a_dump_shows_the_code_of_files_that_are_still_what_it_says(
 
 LINES = """def step(x):
     doubled = x + x
-    return doubled.sin()
+    turned = doubled.sin()
+    wrong = turned - x
+    return wrong * doubled
 """
 
 
-@pytest.mark.parametrize(("of_the_first", "named"), [(8, True), (7, False), (6, False)])
-def test_a_fusion_is_named_by_the_line_that_most_of_it_comes_from(
-    tmp_path: Path, of_the_first: int, named: bool
+@pytest.mark.parametrize(("of_lines", "named"), [
+    ((8, 2), "doubled = x + x"),
+    ((7, 3), "doubled = x + x · turned"),  # 7 of 11, as the fusion itself is of the second
+    ((6, 4), "doubled = x + x · turned"),
+    ((0, 5, 5), "turned · wrong = turned - x"),
+    ((3, 2, 2, 3), ""),  # no two of them are most of it
+    ((8, 0, 2), "doubled = x + x"),
+    ((7, 0, 2, 1), ""),  # and the second of two is not hardly any
+])  # fmt: skip
+def test_a_fusion_is_named_by_the_lines_that_most_of_it_comes_from(
+    tmp_path: Path, of_lines: tuple[int, ...], named: str
 ) -> None:
-    """Eleven operations of two lines, the fusion itself among them: by what seven tenths are of."""
+    """Eleven operations, the fusion itself of the second line: seven tenths name it."""
     file = tmp_path / "lines.py"
     file.write_text(LINES)
     stacks = Stacks(str(file))
-    first, second = (stacks.frame([("step", line)]) for line in (2, 3))
+    frames = [stacks.frame([("step", line)]) for line in (2, 3, 4, 5)]
+    second = frames[1]
+    of_each = [frame for frame, times in zip(frames, of_lines, strict=False) for _ in range(times)]
     inner, at = ["fused {", "  p = f32[64] parameter(0)"], "p"
-    for k in range(10):
-        frame = first if k < of_the_first else second
+    for k, frame in enumerate(of_each):
         root = "ROOT " * (k == 9)
         meta = f'metadata={{op_name="jit(step)/sin" stack_frame_id={frame}}}'
         inner.append(f"  {root}i{k} = f32[64] sine({at}), {meta}")
@@ -158,7 +169,7 @@ def test_a_fusion_is_named_by_the_line_that_most_of_it_comes_from(
     dump = tmp_path / "lines.hlo"
     dump.write_text(stacks.head() + "\n".join([*inner, "}", "", *entry]))
     code = code_of(hs.read(dump)).get("box", "")
-    assert code == ("doubled = x + x" if named else "")
+    assert code == named
 
 
 def test_long_code_is_shortened_from_inside() -> None:

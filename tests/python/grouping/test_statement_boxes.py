@@ -3,6 +3,7 @@ XLA sums together or moves out of a loop does not change who calls what, and no 
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from environments import REPO
 from hloscope.analysis.base.labels.families import ID, families
 from hloscope.analysis.base.labels.flags import QUIET, flags
 from hloscope.analysis.base.labels.labels import labels
@@ -213,3 +215,40 @@ def test_gradients_are_summed_under_their_name_and_the_loss_with_them_is_no_grad
     assert int(found[1]) >= 5
     tree = group_tree(module)
     assert {"forward · loss", "backward · loss"} <= set(tree.label)
+
+
+def prefill(p: Any, x: jax.Array) -> Any:
+    return jax.lax.scan(lambda c, w: (jnp.tanh(c @ w), None), x * 2.0, p)[0]
+
+
+def decode(p: Any, x: jax.Array) -> Any:
+    def turn(carry: Any, _: Any) -> Any:
+        for k in range(3):
+            carry = jnp.sin(carry @ p[k])
+        return carry, carry.sum()
+
+    return jax.lax.scan(turn, x + 1.0, None, length=7)
+
+
+def test_a_function_of_few_operations_is_drawn_as_its_calls() -> None:
+    def generate(p: Any, x: jax.Array) -> Any:
+        return decode(p, prefill(p, x))
+
+    module = read(generate, w(3, 64, 64), w(8, 64))
+    tree = group_tree(module)
+    assert module.entry is not None
+    loops = [i for i in module.entry.instructions if i.opcode == "while"]
+    assert [tree.label[int(tree.group[i.index])] for i in loops] == ["prefill", "decode"]
+
+
+def test_a_loop_of_training_steps_is_no_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though XLA moved work of the differentiated function out of it."""
+    monkeypatch.syspath_prepend(str(REPO / "benchmarks" / "ordinary"))
+    program = importlib.import_module("smoke_control")
+    monkeypatch.setattr(program, "N", 48)
+    step, arguments = program.build()
+    module = read(step, *arguments)
+    tree = group_tree(module)
+    assert module.entry is not None
+    (loop,) = (i for i in module.entry.instructions if i.opcode == "while")
+    assert kind(tree, int(tree.group[loop.index])) == "entry"

@@ -7,7 +7,8 @@
 
 Every operation has a path through the person's program: the expressions around it, call by call.
 A box is named by the innermost expression that nearly all of its operations are in, unless
-what is around the box is in that expression as well: then it says nothing of the box.
+what is around the box is in that expression as well: then it says nothing of the box, and two
+statements that nearly all of them are in name it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 # The share of a box's operations that its name must be true of.
 NEARLY_ALL = 0.7
+# Of two statements that name a box each has at least this share of its operations.
+EACH_OF_TWO = 0.2
+# Characters of the name of each.
+SHORT = 18
 # Characters of a name; longer code is shortened from inside.
 LONGEST = 34
 # A variable of fewer characters (x, h, zt) does not say what it holds.
@@ -64,7 +69,7 @@ class Code:
         self._at: dict[tuple[int, int], list[int]] = defaultdict(list)
         self._of_line: dict[int, int] = {}
         self.modules: set[str] = set()
-        self._words: dict[tuple[int, bool], str] = {}
+        self._words: dict[tuple[int, bool, int], str] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._add(ast.parse(text), -1)
@@ -116,16 +121,17 @@ class Code:
     def line(self, number: int) -> int:
         return int(getattr(self.nodes[number], "lineno", 0))
 
-    def words(self, number: int, alone: bool = False) -> str:
-        """The code of an expression or of a statement, at most ``LONGEST`` characters.
+    def words(self, number: int, alone: bool = False, room: int = LONGEST) -> str:
+        """The code of an expression or of a statement, at most ``room`` characters.
 
         ``alone``: without what its arguments are made of.
         """
-        if (number, alone) not in self._words:
-            self._words[number, alone] = self._words_of(number, alone)
-        return self._words[number, alone]
+        key = number, alone, room
+        if key not in self._words:
+            self._words[key] = self._words_of(*key)
+        return self._words[key]
 
-    def _words_of(self, number: int, alone: bool) -> str:
+    def _words_of(self, number: int, alone: bool, room: int) -> str:
         node = self.nodes[number]
         up = self.parent[number]
         if up >= 0 and getattr(self.nodes[up], "value", None) is node:
@@ -135,8 +141,8 @@ class Code:
         if value is None:
             return ""
         whole = not (alone and _holds_call(value))
-        code = self._brief(value, LONGEST, WHOLE if whole else 1)
-        if name and len(name) + 3 + len(code) <= LONGEST:
+        code = self._brief(value, room, WHOLE if whole else 1)
+        if name and len(name) + 3 + len(code) <= room:
             return f"{name} = {code}"
         return name if len(name) >= TELLING else code
 
@@ -348,16 +354,35 @@ class BoxNames:
         """The code of a box, and its line; None where it says nothing of the box."""
         path = self._shared(weights)
         if not path:
-            return None
+            return self._of_two(weights, 0)
         file, number = path[-1]
         alone = number < 0
         inside = path[:-1] if alone else path
         of_group = self._of_group(around)
         if inside == of_group[: len(inside)] and (not alone or len(of_group) > len(inside)):
-            return None
+            return None if alone else self._of_two(weights, len(path))
         code = self.codes[file]
         words = code.words(~number if alone else number, alone)
         return (words, code.line(~number if alone else number)) if words else None
+
+    def _of_two(self, weights: Counter[int], depth: int) -> tuple[str, int] | None:
+        """The code of the two statements that nearly all operations of a box are in, and a line."""
+        steps: Counter[Step] = Counter()
+        total = 0
+        for frame, times in weights.items():
+            path = self._path(frame)
+            total += times if path else 0
+            if len(path) > depth and path[depth][1] >= 0:
+                steps[path[depth]] += times
+        two = [step for step, times in steps.most_common(2) if times >= EACH_OF_TWO * total]
+        if len(two) < 2 or sum(steps[step] for step in two) < NEARLY_ALL * total:
+            return None
+        two.sort(key=lambda step: (step[0], self.codes[step[0]].line(step[1])))
+        words = [self.codes[file].words(number, room=SHORT) for file, number in two]
+        if not all(words) or words[0] == words[1]:
+            return None
+        file, number = two[0]
+        return " · ".join(words), self.codes[file].line(number)
 
     def _of_group(self, g: int) -> Path:
         known = self.__dict__.setdefault("_known", {})

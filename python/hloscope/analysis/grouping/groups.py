@@ -64,8 +64,10 @@ KINDS = (
     "component", "section", "unreachable",
 )  # fmt: skip
 
-# A computation with at most this many boxes is readable without scopes.
+# A computation with at most this many boxes is readable without scopes; without its calls only
+# one of very few is.
 FLAT = 12
+FLAT_CALLS = 3
 # Computations that nothing calls, beside ENTRY or in its place.
 BESIDE = 10
 # Single operations and kinds of groups that may stand in a group with calls.
@@ -250,7 +252,8 @@ class _TreeBuilder:
         queue.append(c)
         if self.plain or kind in ("fusion", "reducer"):
             return
-        if count_boxes(self.quiet, slice(first, last)) <= FLAT:
+        flat = FLAT_CALLS if self.outline.by_calls else FLAT
+        if count_boxes(self.quiet, slice(first, last)) <= flat:
             return
         self._scope(top, first, last, owner)
         if self.outline.by_calls:

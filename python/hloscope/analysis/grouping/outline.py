@@ -457,7 +457,8 @@ class _Composer:
         at_caller = np.array([p in callers for p in self.paths] + [False], bool)[self.own]
         entry = self.module.entry
         in_entry = t.computation == (entry.index if entry is not None else -1)
-        inline = at_caller & (phase == OPTIMISER) & in_entry
+        loop = t.by_opcode(lambda o: o == "while", bool)  # of steps: each has an update in it
+        inline = at_caller & (phase == OPTIMISER) & in_entry & ~loop
         mine = (given | inline) & (self.own >= 0) & ~t.silent
         # A step that is counted, a loss that is averaged: no call whose work makes only scalars.
         array = np.array([any(x.rank for x in s.leaves() if x.is_array) for s in t.shapes], bool)
