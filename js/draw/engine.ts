@@ -25,6 +25,9 @@ const MOST_BOXES = 36;
 const MOST_ARROWS = 56;
 /** Scale at which the smallest text is still ten pixels high. */
 const LEAST_SCALE = 10 / SUB_SIZE;
+/** What holds this share of the work is opened though text is smaller, and boxes more, by this factor. */
+const MOST_WORK = 0.4;
+const SMALLER = 0.9;
 /** How a picture is laid out: factors on the usual gaps and on the usual aspect ratio. */
 interface Shape {
   spread: number;
@@ -196,7 +199,8 @@ export class Engine {
       if (heaviest >= this.tree.stacks) this.openFirst(next, heaviest);
       else next.open[heaviest] = 1;
       this.openThrough(next, heaviest < this.tree.stacks ? heaviest : this.firstOf(heaviest));
-      if (!this.fits(next, least)) {
+      const small = this.isMost(heaviest) ? SMALLER : 1;
+      if (!this.fits(next, least * small, MOST_BOXES / small)) {
         refused.add(this.kindOf(heaviest));
         continue;
       }
@@ -204,6 +208,11 @@ export class Engine {
       if (heaviest >= this.tree.stacks) begun.add(this.kindOf(heaviest));
     }
     if (this.weight[this.tree.root] <= TINY) this.openFusions(least);
+  }
+  /** Whether most of the program is in a closed item: text may then be smaller to show it. */
+  private isMost(node: number): boolean {
+    const { tree } = this;
+    return node < tree.stacks && worthOf(tree, node) >= MOST_WORK;
   }
   /** Opens fusions that work, smaller ones first, as long as the picture can be read. */
   private openFusions(least: number): void {
@@ -239,12 +248,12 @@ export class Engine {
     return most;
   }
   /** Whether a picture can be read in some shape, which is then kept. */
-  private fits(openness: Openness, least: number): boolean {
+  private fits(openness: Openness, least: number, most = MOST_BOXES): boolean {
     const before = this.shape;
     for (const shape of [before, ...SHAPES]) {
       this.shape = shape;
       const fit = this.fitOf(openness);
-      if (this.shown > MOST_BOXES || (shape === before && fit < least * HOPELESS)) break;
+      if (this.shown > most || (shape === before && fit < least * HOPELESS)) break;
       if (fit >= least && this.arrows <= MOST_ARROWS) return true;
     }
     this.shape = before;

@@ -21,4 +21,7 @@ declare module "node:path" {
 declare module "node:process" {
   export const env: Record<string, string | undefined>;
 }
-declare const process: { memoryUsage(): { arrayBuffers: number } };
+declare const process: {
+  env: Record<string, string | undefined>;
+  memoryUsage(): { arrayBuffers: number };
+};

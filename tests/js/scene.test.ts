@@ -13,6 +13,7 @@ import { itemLooks } from "../../js/scene/looks.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import type { RectStyle, Surface, TextStyle } from "../../js/scene/surface.ts";
 import { DARK, type GraphTheme, LIGHT } from "../../js/theme/graph.ts";
+import { Flag } from "../../js/view.ts";
 import {
   buildModel,
   generator,
@@ -235,7 +236,37 @@ describe("scene", () => {
     };
     expect(open(1200, 900)).toEqual(["forward", "backward", "model", "head"]);
     // Where the model does not fit, the head, which is lighter, stays closed as well.
-    expect(open(420, 330)).toEqual(["forward"]);
+    expect(open(340, 240)).toEqual(["forward"]);
+  });
+
+  test("a program that is one loop is in the loop's frame, and one scope in the scope's", () => {
+    const opened = (spec: ModuleSpec): string[] => {
+      const engine = engineOf(spec, 1200, 900);
+      const { projection } = engine.openDefault().picture;
+      return [...projection.nodes]
+        .filter((_, item) => item > 0 && projection.kind[item] === ItemKind.Open)
+        .map((v) => nodeLabel(engine.tree, v));
+    };
+    const spec = loop();
+    spec.instructions[2] = {
+      ...spec.instructions[2],
+      opcode: "tuple",
+      family: "plumbing",
+      flags: Flag.Plumbing,
+    };
+    expect(opened(spec)[0]).toBe("while");
+    const groups: ModuleSpec["groups"] = [
+      { parent: -1, kind: "module", label: "module" },
+      { parent: 0, kind: "entry", label: "main" },
+      { parent: 1, kind: "scope", label: "train_step" },
+    ];
+    const instructions = [0, 1, 2].map((k) => ({
+      name: `d${k}`,
+      opcode: "dot",
+      group: 2,
+      operands: k ? [k - 1] : [],
+    }));
+    expect(opened({ instructions, groups })).toEqual(["train_step"]);
   });
 
   test("rows too wide for a narrow pane become shorter ones", () => {

@@ -115,7 +115,7 @@ export function visibleChildren(
 /** Groups with a smaller share of the program's work start closed: an optimiser is one box. */
 export const WORTH_OPENING = 0.03;
 
-/** The container's share of the program's matmuls, convolutions and kernels, 0 .. 1. */
+/** The container's share of the program's arithmetic, 0 .. 1. */
 export function worthOf(tree: Tree, node: number): number {
   const { called, computation, group } = tree.model;
   if (node >= tree.stacks) return 0;

@@ -70,7 +70,7 @@ export function project(
       while (kids.length === 1 && kids[0] < tree.stacks && openness.open[kids[0]]) {
         const only = kids[0];
         const inside = visibleChildren(tree, flow, weight, openness, only);
-        if (inside.length === 0) break;
+        if (inside.length === 0 || (item === 0 && isFrame(tree, only))) break;
         itemOfNode[only] = item;
         const list = absorbed.get(item) ?? [];
         list.push(only);
@@ -111,6 +111,12 @@ export function project(
   };
   liftEdges(projection, flow, weight);
   return projection;
+}
+
+/** Whether a container says something that the whole picture, which has no title, does not. */
+function isFrame(tree: Tree, node: number): boolean {
+  if (node < tree.instructions) return tree.model.opcode(node) === "while";
+  return tree.isGroup(node) && tree.model.groupKind(tree.groupOf(node)) === "scope";
 }
 
 function kindOf(tree: Tree, weight: Uint32Array, openness: Openness, v: number): ItemKind {

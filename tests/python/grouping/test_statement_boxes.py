@@ -22,6 +22,7 @@ from hloscope.analysis.base.phases.gradients import gradient_labels
 from hloscope.analysis.grouping.call_tree import call_tree
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
 from hloscope.analysis.grouping.loop_names import loop_labels
+from hloscope.analysis.grouping.worth import worth
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from stacked import Stacks
 
@@ -252,3 +253,27 @@ def test_a_loop_of_training_steps_is_no_optimizer(monkeypatch: pytest.MonkeyPatc
     assert module.entry is not None
     (loop,) = (i for i in module.entry.instructions if i.opcode == "while")
     assert kind(tree, int(tree.group[loop.index])) == "entry"
+
+
+def test_work_of_a_program_without_products_is_its_arithmetic() -> None:
+    """Where everything is elementwise the loop that runs most is what a picture opens first."""
+
+    def simulate(x: jax.Array) -> jax.Array:
+        def step(_: Any, x: jax.Array) -> jax.Array:
+            return x + 0.1 * jnp.sin(x) * jnp.cos(jnp.roll(x, 1))
+
+        x = jax.lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x * 1.1), x)
+        return jax.lax.fori_loop(0, 500, step, x)
+
+    module = read(simulate, w(4096))
+    tree = group_tree(module)
+    assert module.entry is not None
+    shares = worth(module, tree)
+    few, many = (
+        shares[tree.of_computation[dict(i.called)["body"].index]]
+        for i in module.entry.instructions
+        if i.opcode == "while"
+    )
+    assert shares[0] == 1
+    assert many > 0.9
+    assert 0 < few < 0.05

@@ -148,8 +148,13 @@ class _Namer:
         # a gradient has the name of what it is the gradient of
         scope = {row: self._scope(row) for row in around}
         scoped = {c: scope[row] for row, c in around.items() if c and scope[row]}
-        turns = {row: scope[row] or scoped.get(c) or self._turn(row, c[:-1])
-                 for row, c in around.items()}  # fmt: skip
+        turns = {
+            row: (self._holds_loops(row) and self._turn(row, c[:-1]))
+            or scope[row]
+            or scoped.get(c)
+            or self._turn(row, c[:-1])
+            for row, c in around.items()
+        }
         of_line = {c: turns[row] for row, c in around.items() if c and turns[row]}
         out: dict[int, LoopName] = {}
         for (_, call), rows in of_call.items():
@@ -161,6 +166,10 @@ class _Namer:
                     out[row] = LoopName(loop, turn)
         self._told_apart(out)
         return out | {row: LoopName(label, label) for row, label in self.windowed.items()}
+
+    def _holds_loops(self, row: int) -> bool:
+        """Whether most of an iteration may be in loops inside, of which its scopes say little."""
+        return bool((self.t.opcode[self.bodies[row]] == self.found.loop).any())
 
     def _late(self, row: int) -> bool:
         known = scopes(self.module)

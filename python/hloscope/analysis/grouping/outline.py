@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ..base.labels.families import ID, families
 from ..base.labels.flags import INLINE, QUIET, flags
 from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most
+from ..base.phases.edges import depends_on
 from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
 from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
@@ -459,6 +460,7 @@ class _Composer:
         in_entry = t.computation == (entry.index if entry is not None else -1)
         loop = t.by_opcode(lambda o: o == "while", bool)  # of steps: each has an update in it
         inline = at_caller & (phase == OPTIMISER) & in_entry & ~loop
+        inline &= self._serves_updates(inline)
         mine = (given | inline) & (self.own >= 0) & ~t.silent
         # A step that is counted, a loss that is averaged: no call whose work makes only scalars.
         array = np.array([any(x.rank for x in s.leaves() if x.is_array) for s in t.shapes], bool)
@@ -474,6 +476,21 @@ class _Composer:
             if k not in known:
                 known[k] = self._id((*self.paths[k], label))
             self.own[row] = known[k]
+
+    def _serves_updates(self, inline: Mask) -> Mask:
+        """Which of these a gradient leads to, or are used by such alone: a learning rate."""
+        t = self.t
+        if not inline.any():
+            return inline
+        late = np.array([BACKWARD in p for p in self.paths] + [False], bool)[self.own]
+        out = inline & depends_on(t, late)
+        users: dict[int, list[int]] = defaultdict(list)
+        for user, value in zip(t.operands.rows.tolist(), t.operands.values.tolist(), strict=True):
+            if inline[value] and not out[value]:
+                users[value].append(user)
+        for row in np.flatnonzero(inline & ~out)[::-1].tolist():
+            out[row] = bool(users[row]) and all(out[u] for u in users[row])
+        return out
 
 
 def _in_a_row(sections: dict[str, list[str]], times: dict[str, float]) -> dict[str, list[str]]:

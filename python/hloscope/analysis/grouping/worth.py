@@ -1,8 +1,8 @@
 """How much of the program's work a group holds: this decides what the first picture opens.
 
 A rank, not a figure to show: FLOPs of products as the square root of the product of the sizes of
-operands and result (m·k, k·n and m·n give m·k·n), kernels by their bytes, each times its runs.
-A loop of unknown length counts as eight.
+operands and result (m·k, k·n and m·n give m·k·n), kernels by their bytes, other arithmetic by its
+elements, each times its runs. A loop of unknown length counts as eight.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 _UNKNOWN_TRIPS = 8.0
 _ONCE_MORE = 0.3  # twice the forward pass's products, or three times with recomputation
 _UPDATES = re.compile(r"optimizer( ·|$)")
+_PER_ELEMENT = ("elementwise", "reduction", "linear_algebra")
+_ADD = 0.5  # of a product's multiplication and addition
 _KERNEL = 128.0  # products a kernel may do with each element
 
 
 def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
-    """One row per group: its share of the module's products, 0 to 1; all 0 if there are none."""
+    """One row per group: its share of the module's arithmetic, 0 to 1; all 0 if there is none."""
     t = table(module)
     family = families(module)
     products = np.isin(family, [ID["matmul"], ID["convolution"], ID["custom_call"]])
@@ -48,6 +50,11 @@ def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
         else:
             work = math.sqrt(mine * math.prod(sizes)) if sizes else 0.0
         out[group[i]] += work * runs[computation[i]]
+    other = np.isin(family, [ID[name] for name in _PER_ELEMENT])
+    for i in np.flatnonzero(other).tolist():
+        first = values[offsets[i]] if offsets[i] < offsets[i + 1] else i
+        elements = max(of_shape[shape[i]], of_shape[shape[first]])
+        out[group[i]] += _ADD * elements * runs[computation[i]]
     above = _above(tree)
     for g in range(len(out) - 1, 0, -1):
         out[above[g]] += out[g]
