@@ -125,7 +125,12 @@ def test_additions_and_removals_have_colours_and_a_key(
     found = {}
     for name in ("tanh_neg_fusion", "tanh.7", "dot_general.5"):
         box = at[name]
-        found[name] = tuple(colour(page, box["x"] + 4, box["y"] + box["height"] - 6)[:3])
+        # of the fusion, which is open, its title
+        right, low = box["x"] + box["width"] - 60, box["y"] + 8
+        at_place = (
+            (right, low) if "fusion" in name else (box["x"] + 4, box["y"] + box["height"] - 6)
+        )
+        found[name] = tuple(colour(page, *at_place)[:3])
     assert found["tanh_neg_fusion"] == (0xA9, 0xDF, 0xC6)
     assert found["tanh.7"] == (0xF6, 0xCF, 0xC4)
     assert found["dot_general.5"] == (0xE9, 0xEE, 0xF4)

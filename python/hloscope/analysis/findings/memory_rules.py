@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -321,8 +322,11 @@ def peak_of_a_line(facts: Facts) -> Iterator[Finding]:
     memory = facts.memory
     lines: dict[StackFrame, list[LiveValue]] = defaultdict(list)
     buffers: dict[int, int] = {}
+    known = _KNOWN_LINES.setdefault(memory.liveness, {})
     for b in memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist():
-        frame = _line_of_temporary(facts, b)
+        if b not in known:
+            known[b] = _line_of_temporary(facts, b)
+        frame = known[b]
         if frame is not None:
             value = memory.value(b)
             lines[frame].append(value)
@@ -363,6 +367,10 @@ _IN_PARTS = (
     "compute it for some rows at a time: a scan or jax.lax.map over blocks of rows, with"
     " jax.checkpoint around its body, so that no more than a block is there at once"
 )
+
+
+# Lines of temporaries, which are the same for every chip that findings are made for.
+_KNOWN_LINES: WeakKeyDictionary[Any, dict[int, StackFrame | None]] = WeakKeyDictionary()
 
 
 def _line_of_temporary(facts: Facts, buffer: int) -> StackFrame | None:
