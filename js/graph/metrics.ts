@@ -11,9 +11,9 @@ export const ROOT_PAD = 14;
 export const STACK_OFFSET = 4;
 /** Space for the sign that something can be opened. */
 export const SIGN = 16;
-/** Below this zoom the picture is not readable; the initial view never goes below it. */
-export const READABLE_SCALE = 0.69;
 export const LABEL_SIZE = 13;
+/** Names are nine pixels high: the initial view never goes below it. */
+export const READABLE_SCALE = 9 / LABEL_SIZE;
 export const SUB_SIZE = 13;
 export const CHIP_SIZE = 13;
 export const TITLE_SIZE = 13;

@@ -239,6 +239,33 @@ describe("scene", () => {
     expect(open(340, 240)).toEqual(["forward"]);
   });
 
+  test("what holds most of the work is opened where text of nine pixels shows it", () => {
+    const open = (worth: number, height: number): boolean => {
+      const groups: ModuleSpec["groups"] = [
+        { parent: -1, kind: "module", label: "module", worth: 1 },
+        { parent: 0, kind: "entry", label: "main", worth: 1 },
+        { parent: 1, kind: "scope", label: "model", worth },
+      ];
+      const instructions = Array.from({ length: 24 }, (_, k) => ({
+        name: `i${k}`,
+        opcode: "tanh",
+        group: k < 3 ? 1 : 2,
+        operands: k > 0 ? [k - 1, ...(k > 5 ? [k - 4] : [])] : [],
+      }));
+      const { picture } = engineOf({ instructions, groups }, 600, height).openDefault();
+      const scale = Math.min(600 / picture.width, height / picture.height);
+      const shown = picture.projection.kind.includes(ItemKind.Open, 1);
+      if (shown) expect(13 * scale).toBeGreaterThanOrEqual(worth < 0.4 ? 10 : 9);
+      return shown;
+    };
+    const heights = Array.from({ length: 60 }, (_, k) => 100 + 12 * k);
+    const most = heights.filter((h) => open(0.5, h));
+    const less = heights.filter((h) => open(0.3, h));
+    expect(less.length).toBeGreaterThan(0);
+    expect(less.every((h) => most.includes(h))).toBe(true);
+    expect(most.length).toBeGreaterThan(less.length);
+  });
+
   test("a program that is one loop is in the loop's frame, and one scope in the scope's", () => {
     const opened = (spec: ModuleSpec): string[] => {
       const engine = engineOf(spec, 1200, 900);

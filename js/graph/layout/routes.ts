@@ -23,6 +23,10 @@ export interface Routes {
   style: Uint8Array;
 }
 
+/** Between routes that leave sideways, and from the corner of a box to the first, in world units. */
+const APART = 4;
+const CORNER = 14;
+
 interface Part {
   top: Float64Array;
   heights: Float64Array;
@@ -95,7 +99,7 @@ export class RouteWriter {
     w: Float64Array,
     h: Float64Array,
   ): void {
-    const { top, heights, columnOf, columnRight, gutter, gaps } = this.part as Part;
+    const { top, heights, columnOf, columnRight, left, right, gutter, gaps } = this.part as Part;
     const turn = this.turn++ % 5;
     const from = columnOf[rankA];
     const to = columnOf[rankB];
@@ -105,15 +109,11 @@ export class RouteWriter {
     const startX = x[a] + w[a] / 2;
     const endX = x[b] + w[b] / 2;
     const out = columnRight[from] + side;
-    const { left, right } = this.part as Part;
     const last = x[a] + w[a] >= right[rankA] - 1;
     const first = x[b] <= left[rankB] + 1;
     if (to === from + 1 && last && first) {
-      const shift = turn * 4;
-      const [leaves, enters] = levels(y[a], h[a], y[b], h[b], shift);
-      const beside = columnRight[from] + side;
-      const straight = leaves === enters;
-      const bend = straight ? [] : [beside, leaves, beside, enters];
+      const [leaves, enters] = levels(y[a], h[a], y[b], h[b], turn * APART);
+      const bend = leaves === enters ? [] : [out, leaves, out, enters];
       this.put(e, RouteStyle.Square, [x[a] + w[a], leaves, ...bend, x[b], enters]);
       return;
     }
@@ -168,7 +168,7 @@ function levels(
   heightB: number,
   shift: number,
 ): [number, number] {
-  const edge = (height: number): number => Math.min(height / 2, 14);
+  const edge = (height: number): number => Math.min(height / 2, CORNER);
   const [firstA, lastA] = [topA + edge(heightA), topA + heightA - edge(heightA)];
   const [firstB, lastB] = [topB + edge(heightB), topB + heightB - edge(heightB)];
   const [low, high] = [Math.max(firstA, firstB), Math.min(lastA, lastB)];

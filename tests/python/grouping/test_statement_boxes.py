@@ -21,7 +21,7 @@ from hloscope.analysis.base.labels.labels import labels
 from hloscope.analysis.base.phases.gradients import gradient_labels
 from hloscope.analysis.grouping.call_tree import call_tree
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
-from hloscope.analysis.grouping.loop_names import loop_labels
+from hloscope.analysis.grouping.loop_names import loop_labels, loop_names
 from hloscope.analysis.grouping.worth import worth
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from stacked import Stacks
@@ -277,3 +277,59 @@ def test_work_of_a_program_without_products_is_its_arithmetic() -> None:
     assert shares[0] == 1
     assert many > 0.9
     assert 0 < few < 0.05
+
+
+def test_a_force_is_no_update() -> None:
+    """What a gradient does within the program turns no parameter into its new value."""
+
+    def energy(x: jax.Array, p: jax.Array) -> jax.Array:
+        apart = x[:, None] - x[None]
+        return (jnp.exp(-jnp.square(apart).sum(-1)) @ p).sum()
+
+    def simulate(x: jax.Array, v: jax.Array, p: jax.Array) -> Any:
+        force = -jax.grad(energy)(x, p)
+        force = jnp.tanh(force - force.mean(0)) * 0.5
+
+        def step(_: Any, carried: Any) -> Any:
+            x, v = carried
+            for _ in range(3):
+                v = v + 0.1 * jnp.sin(x * v)
+                x = x + 0.1 * jnp.tanh(v)
+            return x, v
+
+        return jax.lax.fori_loop(0, 50, step, (x, v + 0.1 * force))
+
+    tree = group_tree(read(simulate, w(64, 3), w(64, 3), w(64, 64)))
+    assert "backward · energy" in tree.label
+    assert not any("optimizer" in name for name in tree.label)
+
+
+def test_a_loop_of_loops_is_named_by_what_it_calls() -> None:
+    """Most of what stands directly in it is of one scope, but not most of what it does."""
+
+    def train(p: jax.Array, xs: jax.Array) -> Any:
+        def update_step(p: jax.Array, _: Any) -> Any:
+            def collect(c: jax.Array, x: jax.Array) -> Any:
+                return jnp.tanh(c @ p + x), c.sum()
+
+            last, sums = jax.lax.scan(collect, xs[0], xs)
+            with jax.named_scope("critic"):
+                h = last
+                for _ in range(5):
+                    h = jnp.tanh(h @ p)
+                    h = h / (1 + jnp.abs(h).sum(-1, keepdims=True))
+                value = h.sum()
+
+            def epoch(p: jax.Array, _: Any) -> Any:
+                slope = jnp.cos(jnp.sin(p @ p) @ p)
+                return p - 0.1 * slope * value, slope.sum()
+
+            p, loss = jax.lax.scan(epoch, p, None, length=3)
+            return p, loss.sum() + sums.sum()
+
+        return jax.lax.scan(update_step, p, None, length=10)
+
+    module = read(train, w(32, 32), w(8, 16, 32))
+    assert module.entry is not None
+    (loop,) = (i for i in module.entry.instructions if i.opcode == "while")
+    assert loop_names(module)[loop.index].loop == "update_step"

@@ -7,16 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import prod
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...hlo import Instruction, Shape, StackFrame, opcodes, walk
+from ...hlo import Instruction, Module, Shape, StackFrame, Target, opcodes, walk
 from ...hlo.collective_kinds import is_collective
 from ...hlo.walk import Position
 from ..base.lines.frames import is_library, own_line
 from ..base.operands import given_name
 from ..base.phases.phases import BACKWARD, phases
+from ..base.table import per_devices
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
 from ..memory.liveness.values import ARGUMENT, CONSTANT, TEMP
@@ -322,7 +322,7 @@ def peak_of_a_line(facts: Facts) -> Iterator[Finding]:
     memory = facts.memory
     lines: dict[StackFrame, list[LiveValue]] = defaultdict(list)
     buffers: dict[int, int] = {}
-    known = _KNOWN_LINES.setdefault(memory.liveness, {})
+    known = _known_lines(facts.module, facts.target)
     for b in memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist():
         if b not in known:
             known[b] = _line_of_temporary(facts, b)
@@ -369,8 +369,10 @@ _IN_PARTS = (
 )
 
 
-# Lines of temporaries, which are the same for every chip that findings are made for.
-_KNOWN_LINES: WeakKeyDictionary[Any, dict[int, StackFrame | None]] = WeakKeyDictionary()
+@per_devices
+def _known_lines(module: Module, target: Target) -> dict[int, StackFrame | None]:
+    """The lines of temporaries that were found; the same on every chip."""
+    return {}
 
 
 def _line_of_temporary(facts: Facts, buffer: int) -> StackFrame | None:

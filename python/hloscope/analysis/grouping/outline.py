@@ -478,19 +478,32 @@ class _Composer:
             self.own[row] = known[k]
 
     def _serves_updates(self, inline: Mask) -> Mask:
-        """Which of these a gradient leads to, or are used by such alone: a learning rate."""
-        t = self.t
-        if not inline.any():
-            return inline
+        """Which of these turn a gradient into a result, or are used by such alone: a learning rate.
+
+        What a gradient does within the program, such as a force in a simulation, is no update.
+        """
+        t, entry = self.t, self.module.entry
+        if entry is None or entry.root is None or not inline.any():
+            return np.zeros_like(inline)
         late = np.array([BACKWARD in p for p in self.paths] + [False], bool)[self.own]
-        out = inline & depends_on(t, late)
+        after = inline & depends_on(t, late)
+        # what XLA made, such as a copy of the result, leads on to it
+        made = (t.computation == entry.index) & ((self.own < 0) | self.quiet) & ~t.silent
+        ways = inline | (made & ~t.by_opcode(lambda o: o == "while", bool))
+        used = ways[t.operands.values]
         users: dict[int, list[int]] = defaultdict(list)
-        for user, value in zip(t.operands.rows.tolist(), t.operands.values.tolist(), strict=True):
-            if inline[value] and not out[value]:
-                users[value].append(user)
-        for row in np.flatnonzero(inline & ~out)[::-1].tolist():
-            out[row] = bool(users[row]) and all(out[u] for u in users[row])
-        return out
+        for value, user in zip(
+            t.operands.values[used].tolist(), t.operands.rows[used].tolist(), strict=True
+        ):
+            users[value].append(user)
+        out = np.zeros_like(inline)
+        for row in np.flatnonzero(ways)[::-1].tolist():
+            by = users[row]
+            if after[row] or made[row]:
+                out[row] = row == entry.root.index or any(out[u] for u in by)
+            else:
+                out[row] = bool(by) and all(out[u] for u in by)
+        return out & inline
 
 
 def _in_a_row(sections: dict[str, list[str]], times: dict[str, float]) -> dict[str, list[str]]:

@@ -50,11 +50,13 @@ def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
         else:
             work = math.sqrt(mine * math.prod(sizes)) if sizes else 0.0
         out[group[i]] += work * runs[computation[i]]
-    other = np.isin(family, [ID[name] for name in _PER_ELEMENT])
-    for i in np.flatnonzero(other).tolist():
-        first = values[offsets[i]] if offsets[i] < offsets[i + 1] else i
-        elements = max(of_shape[shape[i]], of_shape[shape[first]])
-        out[group[i]] += _ADD * elements * runs[computation[i]]
+    elements = np.array(of_shape, np.float64)[shape]
+    rows = np.flatnonzero(np.isin(family, [ID[name] for name in _PER_ELEMENT]))
+    reads = rows[t.operands.counts[rows] > 0]
+    done = elements.copy()  # a reduction takes more than it gives
+    done[reads] = np.maximum(elements[reads], elements[values[offsets[reads]]])
+    arithmetic = _ADD * done[rows] * np.array(runs, np.float64)[computation[rows]]
+    out = (np.array(out) + np.bincount(group[rows], arithmetic, len(out))).tolist()
     above = _above(tree)
     for g in range(len(out) - 1, 0, -1):
         out[above[g]] += out[g]
