@@ -35,7 +35,7 @@ function titles(surface: Surface, scene: Scene, s: PaintState, open: number[]): 
     const h = s.h[item];
     if (w * scale < 40 || h * scale < 20) continue;
     const header = M.HEADER_HEIGHT;
-    const small = M.TITLE_SIZE * scale < 10;
+    const small = scale < M.READABLE_SCALE;
     // Its beginning may be off screen at the top or the left.
     const above = y < view.y || x + 8 < view.x;
     if (!small && !above) {
