@@ -174,6 +174,8 @@ PICTURES: dict[str, Picture] = {
     "stages.webp": Picture("stages", width=1200, height=900),
     "transformer.webp": Picture("transformer", width=1200, height=980),
     "watch.webp": Picture("watch", width=1200, height=560),
+    "run.webp": Picture("run", width=1200, height=840),
+    "live.webp": Picture("live", width=1200, height=780),
     "jupyterlab.webp": Picture("jupyterlab", width=1600, height=900),  # see picture_lab.py
 }
 
@@ -301,6 +303,48 @@ def _watched(folder: Path, out: Path) -> None:
     session.to_html(out)
 
 
+def _results(folder: Path, out: Path) -> None:
+    """Two pages: runs of a small step, and what its training loop leaves on the devices."""
+    import hloscope as hs
+
+    known: dict[str, Any] = {}
+    os.chdir(folder)
+    (folder / "train.py").write_text(_TRAIN, "utf-8")
+    exec(compile(_TRAIN, "train.py", "exec"), known)
+    arguments = known["params"], known["x"]
+    hs.run(known["step"], *arguments, runs=30).to_html(out.with_name("run.html"))
+    names = ("params", "params_old", "losses", "batches")
+    frame = {"hs": hs, **{n: known[n] for n in names}}  # the names of the program alone
+    eval("hs.live()", frame).to_html(out.with_name("live.html"))
+
+
+_TRAIN = """import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((8,), ("data",))
+
+def init(layers):
+    return jax.device_put(jnp.ones((layers, 256, 256)) * 0.01, NamedSharding(mesh, P(None, "data")))
+
+def loss(params, x):
+    y, _ = jax.lax.scan(lambda c, w: (jnp.tanh(c @ w), None), x, params)
+    return jnp.mean(y**2)
+
+@jax.jit
+def step(params, x):
+    value, grads = jax.value_and_grad(loss)(params, x)
+    return params - 1e-3 * grads, value
+
+params = init(12)
+params_old = init(12)
+batches = [jax.device_put(jnp.ones((512, 256)), NamedSharding(mesh, P("data"))) for _ in range(6)]
+x = batches[0]
+losses = []
+for batch in batches:
+    params, value = step(params, batch)
+    losses.append(value)
+"""
+
 _SERVE = """import jax, jax.numpy as jnp
 
 @jax.jit
@@ -322,7 +366,7 @@ predict(w, jnp.ones((32, 256)))
 """
 
 # What js/plan/ draws: no toolbar, no tabs.
-PLANNING = ("sharding", "stages", "transformer", "changes", "watch")
+PLANNING = ("sharding", "stages", "transformer", "changes", "watch", "run", "live")
 _PAGES = {
     "step": _step,
     "measured": _on_cpu,
@@ -330,6 +374,7 @@ _PAGES = {
     "planning": _planning,
     "changes": _changes,
     "watch": _watched,
+    "results": _results,
 }
 _MADE_WITH = {
     "step": "step",
@@ -340,7 +385,12 @@ _MADE_WITH = {
     "resnet": "models",
     "jupyterlab": "",
 }
-_MADE_WITH |= dict.fromkeys(PLANNING, "planning") | {"changes": "changes", "watch": "watch"}
+_MADE_WITH |= dict.fromkeys(PLANNING, "planning") | {
+    "changes": "changes",
+    "watch": "watch",
+    "run": "results",
+    "live": "results",
+}
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",

@@ -5,6 +5,8 @@ import type { Bars, Cell, Facts, Grid, Words } from "./view.ts";
 
 /** Number of classes k0, k1, … in the style sheet. */
 const COLOURS = 12;
+/** Milliseconds for which a button says that it has copied. */
+const SAID = 1500;
 
 export const said = (value: Cell, unit = ""): string =>
   value === null ? "unknown" : typeof value === "number" ? quantity(value, unit) : value;
@@ -17,23 +19,40 @@ export function facts(s: Facts): HTMLElement {
   const rows = s.rows.map(([name, value]) =>
     h("div", null, h("dt", null, name), h("dd", null, value)),
   );
-  return h("section", null, ...head(s.title), h("dl", { class: "facts" }, ...rows));
+  const copy = s.copy === undefined ? null : h("div", { class: "bar" }, copying("Copy", s.copy));
+  return h("section", null, ...head(s.title), h("dl", { class: "facts" }, ...rows), note(s), copy);
+}
+
+function note(s: { note?: string }): HTMLElement | null {
+  return s.note ? h("p", { class: "note below" }, s.note) : null;
+}
+
+/** A button that puts a text on the clipboard; `text` may be a function of the moment. */
+export function copying(name: string, text: string | (() => string)): HTMLButtonElement {
+  const button = h("button", { class: "action", type: "button" }, name);
+  button.addEventListener("click", async () => {
+    const done = await copyText(typeof text === "string" ? text : text());
+    button.textContent = done ? "Copied" : "Select it and press Ctrl+C";
+    setTimeout(() => {
+      button.textContent = name;
+    }, SAID);
+  });
+  return button;
 }
 
 export function words(s: Words): HTMLElement {
-  const copy = h("button", { class: "action", type: "button" }, "Copy");
-  copy.addEventListener("click", async () => {
-    copy.textContent = (await copyText(s.text)) ? "Copied" : "Select it and press Ctrl+C";
-  });
-  const bar = s.code ? h("div", { class: "bar" }, copy) : null;
+  const bar = s.code ? h("div", { class: "bar" }, copying("Copy", s.text)) : null;
   return h("section", null, ...head(s.title), h("pre", { tabindex: "0" }, s.text), bar);
 }
 
-export function legend(parts: string[]): HTMLElement {
+/** The colours of parts, of those in `used`. */
+export function legend(parts: string[], used = parts): HTMLElement {
   return h(
     "div",
     { class: "legend" },
-    ...parts.map((part, k) => h("span", null, h("i", { class: `k${k % COLOURS}` }), part)),
+    ...parts.map((part, k) =>
+      used.includes(part) ? h("span", null, h("i", { class: `k${k % COLOURS}` }), part) : null,
+    ),
   );
 }
 
@@ -41,6 +60,10 @@ const LABEL = 200;
 const LETTERS = 36;
 const WIDTH = 710;
 const ROW = 24;
+
+/** A picture that scrolls where it would be too small to read. */
+export const picture = (drawn: SVGElement): HTMLElement =>
+  h("div", { class: "spans" }, drawn as unknown as HTMLElement);
 
 /** Rows of stacked parts, all on the same scale. */
 export function stacked(s: Omit<Bars, "type" | "title">): SVGElement {
@@ -82,7 +105,9 @@ export function stacked(s: Omit<Bars, "type" | "title">): SVGElement {
 }
 
 export function bars(s: Bars): HTMLElement {
-  return h("section", null, ...head(s.title, s.note), legend(s.parts), stacked(s));
+  const used = s.parts.filter((_, k) => s.rows.some((r) => r.values[k] > 0));
+  const key = s.parts.length > 1 ? legend(s.parts, used) : null;
+  return h("section", null, ...head(s.title, s.note), key, picture(stacked(s)));
 }
 
 const CELL = 46;

@@ -1,6 +1,6 @@
 /** A table with sortable columns whose rows can be selected: one to open, two to compare. */
-import { copyText, fill, h } from "../base/dom.ts";
-import { head, said } from "./parts.ts";
+import { fill, h } from "../base/dom.ts";
+import { copying, head, said } from "./parts.ts";
 import type { Cell, Table } from "./view.ts";
 
 export interface Selecting {
@@ -29,6 +29,9 @@ const compare = (a: Cell, b: Cell): number => {
     ? a - b
     : String(a).localeCompare(String(b));
 };
+
+const texts = (s: Table, n: number): string[] =>
+  s.rows[n].map((value, k) => said(value, s.columns[k].unit));
 
 export function table(
   s: Table,
@@ -59,7 +62,7 @@ export function table(
     const cells = s.rows[n].map((value, k) =>
       h(
         "td",
-        { class: typeof value === "number" ? "n" : s.columns[k].wrap ? "wrap" : undefined },
+        { class: isNumber[k] ? "n" : s.columns[k].wrap ? "wrap" : undefined },
         said(value, s.columns[k].unit),
       ),
     );
@@ -93,11 +96,20 @@ export function table(
     h("table", null, h("thead", null, h("tr", null, ...heads)), body),
   );
   const out = h("section", null, ...head(s.title, s.note), rows);
-  if (!s.ids) return out;
+  /** As it is sorted, with tabs between cells: spreadsheets take it apart. */
+  const asText = () =>
+    [s.columns.map((c) => c.name), ...order.map((n) => texts(s, n))]
+      .map((cells) => cells.join("\t"))
+      .join("\n");
+  const copyAll = copying("Copy the table", asText);
+  if (!s.ids) {
+    rows.before(h("div", { class: "bar" }, copyAll));
+    return out;
+  }
   const open = h("button", { class: "action", type: "button" }, "Open the capture");
   const diff = h("button", { class: "action", type: "button" }, "Compare two");
   const best = s.ids.find((id) => id !== null) ?? -1;
-  const copy = h("button", { class: "action", type: "button" }, "Copy its code");
+  const copy = copying(`Copy its ${s.code_name ?? "code"}`, () => code.textContent ?? "");
   const code = h("pre", { tabindex: "0" });
   const codeOf = (id: number) => s.code?.[s.ids?.indexOf(id) ?? -1] ?? "";
   const show = () => {
@@ -115,15 +127,13 @@ export function table(
   diff.addEventListener("click", () => {
     ask?.("diff", selecting.ids.length === 1 ? [best, ...selecting.ids] : selecting.ids);
   });
-  copy.addEventListener("click", async () => {
-    if (await copyText(code.textContent ?? "")) copy.textContent = "Copied";
-  });
   const buttons = h(
     "div",
     { class: "bar" },
     ask ? open : null,
     ask ? diff : null,
     s.code ? copy : null,
+    copyAll,
   );
   rows.before(buttons); // above the rows, as nobody would find them below hundreds of rows
   out.append(code);

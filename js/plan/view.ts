@@ -15,6 +15,9 @@ export interface Column {
 export interface Facts {
   type: "facts";
   title?: string;
+  note?: string;
+  /** The same as text, for the clipboard. */
+  copy?: string;
   rows: [string, string][];
 }
 
@@ -36,8 +39,9 @@ export interface Table {
   /** URLs of pages beside this one, by row. */
   links?: (string | null)[];
   marked?: number[];
-  /** Code of each row, shown when it is selected. */
+  /** Code of each row, shown when it is selected, or what `code_name` says that it is. */
   code?: string[];
+  code_name?: string;
 }
 
 export interface Scatter {

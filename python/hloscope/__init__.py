@@ -139,6 +139,9 @@ _HOSTS = {
     "same values": "capturing.changing.same_values:same_values",
     "what if": "capturing.changing.what_if:what_if",
     "watched bundle": "show.pages.watch_view:bundle",
+    "result page": "show.pages.results_view:page_of",
+    "result bundle": "show.pages.results_view:bundle",
+    "progress": "show.status_line:StatusLine",
 }
 hosts.register(_HOSTS)
 

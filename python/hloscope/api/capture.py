@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..analysis.findings.finding import Findings
     from ..analysis.findings.proof import Proof
     from ..analysis.measured.measured import Measured
-    from ..analysis.measured.run import RunTimes as RunTimes
     from ..analysis.memory.memory import Memory
     from ..analysis.passes.passes import Passes
     from ..analysis.provenance.fates.fate import Fates
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from ..hardware import Hardware
     from ..hlo.snapshots import Snapshot, TimedPass
     from .compile_time import CompileTime
+    from .run_times import RunTimes as RunTimes
 
 T = TypeVar("T")
 STAGES = ("jaxpr", "stablehlo", "hlo", "optimized")
@@ -59,8 +59,8 @@ class LiveProgram(Protocol):
     def profile(self, args: Any, kwargs: Any, steps: int) -> Any:
         """A trace of ``steps`` runs with these arguments."""
 
-    def run(self, args: Any, kwargs: Any, runs: int) -> Any:
-        """Seconds of each of ``runs`` runs, and of the calls alone."""
+    def run(self, args: Any, kwargs: Any, runs: int, say: Callable[[str], None]) -> Any:
+        """Seconds of each of ``runs`` runs, and of the calls alone; ``say`` is told how far."""
 
     def compile_time(self) -> CompileTime:
         """One more compile, measured."""
@@ -617,10 +617,14 @@ class Capture:
         wait, beside the modelled time. The profile is kept as ``profile`` keeps it. Raises what
         ``profile`` raises.
         """
-        from ..analysis.measured.run import RunTimes
+        from .run_times import RunTimes
 
-        seconds, of_calls = self._runnable().run(args, kwargs, runs)
-        measured = self.profile(*args, steps=min(runs, 5), **kwargs)
+        program = self._runnable()
+        with host("progress")(f"running {self.title}") as say:
+            seconds, of_calls = program.run(args, kwargs, runs, say)
+            say("running under the profiler")
+            steps = min(runs, 5)
+            measured = self._join_trace(program.profile(args, kwargs, steps), steps)
         return RunTimes(seconds, of_calls, measured, self.cost())
 
     def _runnable(self) -> LiveProgram:

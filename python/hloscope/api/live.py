@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.check.sizes import parse_size
@@ -19,12 +20,30 @@ from ..analysis.text.units import MINUS, UNKNOWN, grid, printed, size
 from ..hlo import StackFrame
 from ..hlo.texts.listed import and_more
 from ..hlo.texts.places import is_library, own_line, short_line
+from .files import written
 from .hosts import host
 
 if TYPE_CHECKING:
     from .capture import Capture
 
 _SHOWN = 15
+
+
+class _Shown:
+    """What a page and a notebook show of one moment, or of two."""
+
+    __slots__ = ()
+
+    def html(self) -> str:
+        """Pictures and tables as one offline page, as text."""
+        return str(host("result page")(self))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return host("result bundle")(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -100,7 +119,7 @@ class LiveArray:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Live(Rows[LiveArrays]):
+class Live(_Shown, Rows[LiveArrays]):
     """What ``hs.live()`` returns: rows by line, shape and sharding, most bytes first."""
 
     rows: tuple[LiveArrays, ...]
@@ -191,9 +210,9 @@ class Live(Rows[LiveArrays]):
         most = max((d.array_bytes for d in self.devices), default=0)
         arrays = sum(row.count for row in self.rows)
         what = "arrays" if self.source == "jax.live_arrays" else "buffers"
+        on = "1 device" if len(self.devices) == 1 else f"{len(self.devices):,} devices"
         lines = [
-            f"{arrays:,} {what}, {size(self.total_bytes)} on {len(self.devices):,} devices,"
-            f" at most {size(most)} on one"
+            f"{arrays:,} {what}, {size(self.total_bytes)} on {on}, at most {size(most)} on one"
         ]
         for d in self.devices[:_SHOWN]:
             if d.in_use_bytes is not None:
@@ -257,7 +276,7 @@ class LiveChange(Row):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LiveDiff(Rows[LiveChange]):
+class LiveDiff(_Shown, Rows[LiveChange]):
     """What two moments differ in; true if anything does. What grew most comes first."""
 
     rows: tuple[LiveChange, ...]
@@ -297,7 +316,7 @@ class Holder(Row):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Beside(Row):
+class Beside(_Shown, Row):
     """A program's peak and what is already on the fullest device, in bytes; true if both fit.
 
     ``limit_bytes`` None: the device's memory is unknown, and nothing is said.

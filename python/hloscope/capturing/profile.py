@@ -54,16 +54,22 @@ def run_profiled(
 
 
 def run_timed(
-    compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], runs: int
+    compiled: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    runs: int,
+    say: Callable[[str], None],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Seconds of each of ``runs`` calls until all is done, and until the call returned.
 
-    After one unmeasured call. Raises ``CaptureError`` as ``run_profiled`` does.
+    After one unmeasured call. ``say`` is told how far it is, between calls. Raises
+    ``CaptureError`` as ``run_profiled`` does.
     """
     call, given = _ready(compiled, args, kwargs, runs)
     jax.block_until_ready(call(given()))
     done, returned = [], []
-    for _ in range(runs):
+    for number in range(1, runs + 1):
+        say(f"run {number:,} of {runs:,}")
         values = given()
         began = time.perf_counter()
         result = call(values)

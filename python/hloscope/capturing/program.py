@@ -293,10 +293,10 @@ class Program:
         args, kwargs = calls.inner_arguments(self.options.fn, args, kwargs)
         return run_profiled(self.compiled, args, kwargs, steps)
 
-    def run(self, args: Any, kwargs: Any, runs: int) -> Any:
+    def run(self, args: Any, kwargs: Any, runs: int, say: Callable[[str], None]) -> Any:
         """Seconds of each of ``runs`` calls until all is done, and until the call returned."""
         args, kwargs = calls.inner_arguments(self.options.fn, args, kwargs)
-        return run_timed(self.compiled, args, kwargs, runs)
+        return run_timed(self.compiled, args, kwargs, runs, say)
 
     def compile_time(self) -> CompileTime:
         """Compiles once more, measured. Raises ``CaptureError`` for what came compiled."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..api.hosts import host
 from .entry import capture
 
 if TYPE_CHECKING:
-    from ..api.capture import RunTimes
+    from ..api.run_times import RunTimes
 
 
 def run(
@@ -17,9 +18,12 @@ def run(
 
     One run to warm up, then ``runs`` timed ones and a few under ``jax.profiler``: median and
     spread, the time of the call alone, how long the devices work and wait, beside the modelled
-    time on ``hardware``. ``hs.capture(fn, *args).run(*args)`` is the same and keeps the program.
-    Raises ``CaptureError`` for arguments that are not arrays.
+    time on ``hardware``. Prints a few lines; the last line of a cell is a view.
+    ``hs.capture(fn, *args).run(*args)`` is the same and keeps the program. Raises
+    ``CaptureError`` for arguments that are not arrays.
 
     >>> print(hs.run(step, params, batch))
     """
-    return capture(fn, *args, hardware=hardware, **kwargs).run(*args, runs=runs, **kwargs)
+    with host("progress")(f"compiling {getattr(fn, '__name__', 'the function')}"):
+        made = capture(fn, *args, hardware=hardware, **kwargs)
+    return made.run(*args, runs=runs, **kwargs)

@@ -27,7 +27,6 @@ from ..analysis.findings.finding import Costliest, Finding, Findings, Headline
 from ..analysis.findings.proof import Proof
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
-from ..analysis.measured.run import RunTimes
 from ..analysis.memory.audit import Donation, ParameterCopy
 from ..analysis.memory.carries import Carry, Loop, Residual
 from ..analysis.memory.donated_copies import DonatedCopy
@@ -47,6 +46,7 @@ from ..analysis.why.provenance_origins import AxisOrigin
 from ..api.compared import Comparison
 from ..api.compile_time import CompileStep, CompileTime
 from ..api.live import Beside, DeviceMemory, Holder, Live, LiveArrays, LiveChange, LiveDiff
+from ..api.run_times import RunTimes
 from ..api.watched import Compile, Watched
 from ..hlo.buffers import Allocation, Assigned, HeapEvent, HeapTrace, LogicalBuffer
 from ..hlo.changes import Changes, ProgramChange, SameValues

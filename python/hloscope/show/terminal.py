@@ -21,7 +21,7 @@ def colored(stream: TextIO) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return _is_terminal(stream) and os.environ.get("TERM") != "dumb"
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
 def paint(line: str, style: str) -> str:
@@ -31,21 +31,25 @@ def paint(line: str, style: str) -> str:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Shows ``what`` on standard error meanwhile, if that is a terminal, and erases it after."""
-    if not what or not _is_terminal(sys.stderr):
+    if not what or not is_terminal(sys.stderr):
         yield
         return
-    wipes = os.environ.get("TERM") != "dumb"
-    sys.stderr.write(what + ("" if wipes else "\n"))
+    sys.stderr.write(what)
     sys.stderr.flush()
     try:
         yield
     finally:
-        if wipes:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        erase(sys.stderr)
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def erase(stream: TextIO) -> None:
+    """Removes the line that the cursor is on; a terminal that cannot gets a new one."""
+    stream.write("\n" if os.environ.get("TERM") == "dumb" else "\r\x1b[K")
+    stream.flush()
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether ``stream`` is one."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed

@@ -160,6 +160,9 @@ def test_a_memory_profile_says_the_same(tmp_path: Path, capsys: Any) -> None:
     assert "5 more buffers made at test_live.py:" in capsys.readouterr().out
     assert main(["live", str(second), "--json"]) in (0, None)
     assert json.loads(capsys.readouterr().out)["total_bytes"] == hs.live(second).total_bytes
+    made_page = tmp_path / "live.html"
+    assert main(["live", str(first), str(second), "--html", str(made_page)]) in (0, None)
+    assert "What the devices hold more of" in made_page.read_text()
     raw = gzip.decompress(second.read_bytes())
     assert hs.live(raw).total_bytes == hs.live(second).total_bytes
 

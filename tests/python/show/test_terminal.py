@@ -165,7 +165,7 @@ def test_slow_files_are_told_on_a_terminal(dump: Path, capsys: Any, monkeypatch:
     monkeypatch.setattr(shared, "SLOW", 10)
     cli.main(["summary", str(dump)])
     assert capsys.readouterr().err == ""  # nobody watches
-    monkeypatch.setattr(terminal, "_is_terminal", lambda stream: stream is sys.stderr)
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: stream is sys.stderr)
     monkeypatch.setenv("TERM", "xterm")
     cli.main(["summary", str(dump)])
     told = capsys.readouterr()

@@ -14,7 +14,9 @@ HELP = "print what a device memory profile (memory.prof) holds, or what a later 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="memory.prof, or - for stdin")
     parser.add_argument("later", metavar="LATER", nargs="?", help="a later one, to compare")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as one JSON object")
+    form.add_argument("--html", metavar="OUT", help="write one offline page, not text")
     add_output(parser)
 
 
@@ -26,5 +28,8 @@ def run(arguments: argparse.Namespace) -> None:
         shown = found if arguments.later is None else found.diff(live(content(arguments.later)))
     except (ValueError, OSError) as error:
         raise CommandError(reason(error)) from error
+    if arguments.html:
+        write(shown.html(), arguments.html)
+        return
     text = json.dumps(shown.to_dict(), indent=2) if arguments.json else str(shown)
     write(text, arguments.output)

@@ -16,6 +16,7 @@ import io
 import shlex
 from typing import Any
 
+from IPython.core.display_functions import display as show
 from IPython.core.error import TryNext, UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
@@ -179,7 +180,7 @@ class HloMagics(Magics):  # type: ignore[misc]
         if args.prove:
             expressions.prove(capture)
         if args.run:
-            print(expressions.run(capture, source))
+            show(expressions.run(capture, source))
             display["panel"] = display["panel"] or "measured"
         capture.display |= {name: value for name, value in display.items() if value is not None}
         return capture

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from ..cost.cost import Cost
-from ..text.results import Printed
-from ..text.units import duration, marked, printed
-from .measured import Measured
+from ..analysis.cost.cost import Cost
+from ..analysis.measured.measured import Measured
+from ..analysis.text.results import Printed
+from ..analysis.text.units import duration, marked, printed
+from .files import written
+from .hosts import host
 
 # Of a run: more than this without an operation on the devices is said to wait for the host.
 _WAITS = 0.5
+# Below this share it is no more than the figures are exact to.
+_WORTH_SAYING = 0.01
+# Of a run: profiled runs that take this much longer do not tell how long devices wait in others.
+_DISTURBED = 0.2
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +28,7 @@ class RunTimes(Printed):
 
     ``seconds``: from the call to the end of the last device's work; ``call_seconds``: until the
     call returned, which on a CPU may be the same. ``measured`` is a profile of other runs of it.
-    ``cost`` has the modelled step.
+    ``cost`` has the modelled step. Prints a few lines; the last line of a cell is a view.
     """
 
     seconds: tuple[float, ...]
@@ -95,17 +102,46 @@ class RunTimes(Printed):
             f"the call returns after {duration(median(self.call_seconds))}; the devices work for"
             f" {duration(self.device_seconds)} of a run (profile of {self.measured.steps:,} runs)",
         ]
+        if self.verdict:
+            lines.append(self.verdict)
+        if self.modelled:
+            lines.append(f"modelled: {self.modelled}")
+        return printed(lines)
+
+    @property
+    def verdict(self) -> str:
+        """What the devices do in a run, in a sentence; "" where they work all the time."""
+        if self.device_seconds > (1 + _DISTURBED) * self.median_seconds:
+            return (
+                "the devices worked for longer in the profiled runs than these runs took: the"
+                " profiler or another process slowed them down"
+            )
         if self.is_dispatch_bound:
-            lines.append(
+            return (
                 f"dispatch-bound: for {self.idle_share:.0%} of a run no operation of it runs on the"
                 " devices, which wait for the host"
             )
-        elif self.idle_share > 0:
-            lines.append(f"for {self.idle_share:.0%} of a run no operation of it runs")
+        if self.idle_share >= _WORTH_SAYING:
+            return f"for {self.idle_share:.0%} of a run no operation of it runs"
+        return ""
+
+    @property
+    def modelled(self) -> str:
+        """The modelled step and its chip: "≥ 1.2 ms on TPU v5e"; "" without a chip."""
         chip = self.cost.hardware
-        if self.modelled_seconds is not None and chip is not None:
-            once = bool(self.cost.may_not_run)
-            modelled = duration(self.modelled_seconds)
-            modelled = marked(modelled, is_least=self.is_least, is_one_trip=once)
-            lines.append(f"modelled: {modelled} on {chip.label}")
-        return printed(lines)
+        if self.modelled_seconds is None or chip is None:
+            return ""
+        once = bool(self.cost.may_not_run)
+        found = duration(self.modelled_seconds)
+        return f"{marked(found, is_least=self.is_least, is_one_trip=once)} on {chip.label}"
+
+    def html(self) -> str:
+        """Runs, their parts and the slowest operations as one offline page, as text."""
+        return str(host("result page")(self))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Writes ``html`` to ``path`` and returns the path."""
+        return written(path, self.html())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return host("result bundle")(self)
