@@ -26,7 +26,7 @@ from .dumps import dumping, every_pass, messages, oom, provenance
 from .errors import CaptureError
 from .explain import explained
 from .marks import marks, python_calls
-from .policies import unoffloaded
+from .policies import unmet_names
 from .profile import run_profiled, run_timed
 from .slow import slow_to_compile
 
@@ -342,7 +342,7 @@ class Program:
                 target,
                 slow_to_compile=slow,
                 compile_seconds=self.compile_seconds,
-                unoffloaded=unoffloaded(self.traced, self.cells),
+                unmet_names=unmet_names(self.traced, self.cells),
             )
         title = self.options.title
         if optimized and self.does_not_fit:

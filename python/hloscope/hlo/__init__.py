@@ -26,7 +26,7 @@ from .origins.origins import Origins
 from .origins.python_calls import PythonCall, PythonCalls
 from .parts import Alias, FrameTable, Metadata, ReadWarning, StackFrame
 from .shape import Layout, Shape, parse_shape
-from .target import Argument, Device, SlowToCompile, Target, Unoffloaded
+from .target import Argument, Device, SlowToCompile, Target, UnmetName
 from .texts import printer as printer  # lets ``Module.text`` print
 
 __all__ = [
@@ -52,6 +52,6 @@ __all__ = [
     "SlowToCompile",
     "StackFrame",
     "Target",
-    "Unoffloaded",
+    "UnmetName",
     "parse_shape",
 ]

@@ -57,17 +57,24 @@ class SlowToCompile:
 
 
 @dataclass(frozen=True, slots=True)
-class Unoffloaded:
-    """A policy of ``jax.checkpoint`` that would offload values of a name, and offloads none.
+class UnmetName:
+    """A name by which a policy of ``jax.checkpoint`` would keep values, and keeps none.
 
-    ``why``: "unnamed" (nothing in the program has that name), "handed on" (a loop's body hands the
-    value on, and a checkpoint keeps what it is given, whatever its policy) or "unused" (nothing of
-    that name is kept for the backward pass). ``frame`` is the line that names the value, or else
-    that of the checkpoint.
+    ``how``: "save" or "offload". ``why``: "unnamed" (nothing in the program has that name),
+    "handed on" (a loop's body hands the value on, and a checkpoint keeps what it is given, whatever
+    its policy) or "unused" (nothing of that name is kept for the backward pass); only the first
+    is looked for where values are saved. ``name`` is "" for a policy that lists no name.
+    ``known`` are the names of the program, ``near`` the one that was likely meant;
+    ``keeps_nothing``: so is every other name of the policy. ``frame`` is the line that names the
+    value, or else that of the checkpoint.
     """
 
     name: str
+    how: str
     why: str
+    known: tuple[str, ...] = ()
+    near: str = ""
+    keeps_nothing: bool = True
     frame: StackFrame | None = None
 
 
@@ -88,8 +95,8 @@ class Target:
     # what XLA itself reported as slow to compile, slowest first; seconds of the whole compile
     slow_to_compile: tuple[SlowToCompile, ...] = ()
     compile_seconds: float | None = None
-    # names that a policy would offload to the host, where nothing is offloaded
-    unoffloaded: tuple[Unoffloaded, ...] = ()
+    # names by which a policy of jax.checkpoint keeps nothing, though it lists them
+    unmet_names: tuple[UnmetName, ...] = ()
     jax_version: str = ""
     # id of the chip the user chose to model time on; "": that of device_kind
     hardware: str = ""

@@ -19,6 +19,7 @@ WITHOUT_ADVICE = {
     "batched-branches",
     "narrow-copies",
     "narrow-sums",
+    "names-nothing",
     "batched-loop",
     "slow-to-compile",
 }

@@ -456,6 +456,31 @@ def _offloads_nothing(ill: bool) -> hs.Capture:
     return hs.capture(*offloading("made" if ill else "given", F32))
 
 
+def saving(*names: str, scanned: bool = True) -> tuple[Any, ...]:
+    """The gradient of checkpointed layers that save what has a name, and its arguments."""
+    policy = jax.checkpoint_policies.save_only_these_names(*names)
+
+    def layer(x: Any, w: Any) -> tuple[Any, None]:
+        mixed = checkpoint_name(jnp.tanh(x @ w), "attn_out")
+        return checkpoint_name(jnp.sin(mixed) @ w.T, "mlp_out"), None
+
+    kept = jax.checkpoint(layer, policy=policy)
+
+    def loss(w: Any, x: Any) -> Any:
+        if scanned:
+            return jax.lax.scan(kept, x, w)[0].sum()
+        for k in range(4):
+            x, _ = kept(x, w[k])
+        return x.sum()
+
+    return jax.jit(jax.grad(loss)), shaped((4, 64, 256)), shaped((32, 64))
+
+
+@case("names-nothing", "would save `atn_out`, and no value has that name")
+def saved_by_a_misspelt_name(ill: bool) -> hs.Capture:
+    return hs.capture(*saving("atn_out" if ill else "attn_out"))
+
+
 @case("batched-loop", "runs until the last of them is done")
 def rows_that_end_apart(ill: bool) -> hs.Capture:
     """Each row of a vmap goes round as often as it asks for, or all of them equally often."""

@@ -29,7 +29,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "golden" / "programs"
 READERS = ("before_partitioning", "after_partitioning")
 WORKED_OUT = ("asked_lines",)  # a capture puts them in again
 TIMED = ("slow_to_compile", "compile_seconds")  # other in every compile
-TRACED = ("unoffloaded",)  # of the traced program; no kept one has any
+TRACED = ("unmet_names",)  # of the traced program; no kept one has any
 
 
 def save(path: Path, capture: hs.Capture, replaced: dict[str, str]) -> None:

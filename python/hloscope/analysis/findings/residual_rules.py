@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...hlo import Instruction, opcodes, walk
+from ...hlo import Instruction, UnmetName, opcodes, walk
 from ...hlo.collective_kinds import kind_of
+from ...hlo.texts.listed import listed
 from ...hlo.walk import Position
 from ..memory.carries import Residual
 from ..text.units import size
@@ -103,7 +104,7 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
 
 def offloads_nothing(facts: Facts) -> Iterator[Finding]:
     """A policy that would offload values by name, where none of them is."""
-    rows = facts.target.unoffloaded
+    rows = [r for r in facts.target.unmet_names if r.how == "offload" and r.why != "unnamed"]
     if not rows:
         return
     first = next((r for r in rows if r.why == "handed on"), rows[0])
@@ -134,8 +135,47 @@ _NOT_OFFLOADED = {
     "handed on": "is what the checkpointed function returns; the next one keeps it as its argument,"
     " which a checkpoint keeps on the device whatever its policy",
     "unused": "is of no use for the backward pass, or it is made again from what is kept there",
-    "unnamed": "is the name of no value in the program",
 }
+
+# Names of a program or of a policy that a sentence lists.
+_NAMES = 6
+
+
+def names_nothing(facts: Facts) -> Iterator[Finding]:
+    """A policy that keeps values by names which no value of the program has."""
+    rows = [r for r in facts.target.unmet_names if r.why == "unnamed"]
+    for nothing in (True, False):
+        some = [r for r in rows if r.keeps_nothing == nothing]
+        if some:
+            yield _unnamed(some, nothing)
+
+
+def _unnamed(rows: list[UnmetName], nothing: bool) -> Finding:
+    first = rows[0]
+    wanted = listed([f"`{r.name}`" for r in rows if r.name], _NAMES)
+    known = listed([f"`{name}`" for name in first.known], _NAMES)
+    hows = " or ".join(dict.fromkeys(r.how for r in rows))
+    if wanted:
+        title = f"A checkpoint policy would {hows} {wanted}, and no value has "
+        title += "that name" if len(rows) == 1 else "these names"
+    else:
+        title = "A checkpoint policy lists no name, and keeps nothing"
+    has = f"the values of the program are named {known}" if known else "no value has a name at all"
+    again = "; the policy keeps nothing that the checkpoint computes" if nothing and wanted else ""
+    meant = [f"`{r.near}`" for r in rows if r.near]
+    asked = f"; did you mean {listed(meant, _NAMES)}?" if meant else ""
+    return Finding(
+        "names-nothing",
+        title,
+        f"{has}{again}{asked}",
+        "",
+        limits.WORTH_SAYING,  # somebody counts on it, whatever is gained
+        None,
+        None,
+        "",
+        (),
+        first.frame,
+    )
 
 
 def _of_carries(facts: Facts) -> list[Residual]:

@@ -65,6 +65,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("residuals", residual_rules.residuals, OPTIMISED),
     ("stored-larger", residual_rules.stored_larger, OPTIMISED),
     ("offloads-nothing", residual_rules.offloads_nothing, OPTIMISED),
+    ("names-nothing", residual_rules.names_nothing, ANY_STAGE),
     ("replicated-state", memory_rules.replicated_state, OPTIMISED),
     ("narrow-copies", memory_rules.narrow_copies, OPTIMISED),
     ("large-constant", program_rules.large_constants, ANY_STAGE),

@@ -354,16 +354,37 @@ def value_name(eqn: Any) -> str:
     return str(eqn.params.get("name", "")) if eqn.primitive.name == "name" else ""
 
 
-def offloaded_names(eqn: Any) -> set[str]:
-    """The names that the policy of a differentiated checkpoint offloads, if it has any."""
+def policy_names(eqn: Any) -> tuple[set[str], set[str], bool] | None:
+    """The names that the policy of a differentiated checkpoint saves and offloads.
+
+    And whether it keeps nothing else. None for other equations, and for policies without names.
+    """
     policy = eqn.params.get("policy")
     if not eqn.params.get("differentiated") or not callable(policy):
-        return set()
+        return None
+    return _names_of(policy)
+
+
+def _names_of(policy: Any) -> tuple[set[str], set[str], bool] | None:
+    listed = getattr(policy, "saveable_names", None)  # SaveOnlyTheseNames, from jax 0.9 on
+    if listed is not None:
+        return set(map(str, listed)), set(), True
     try:
-        kept = inspect.getclosurevars(policy).nonlocals
+        held = inspect.getclosurevars(policy).nonlocals
     except (TypeError, ValueError):
-        return set()
-    return set(map(str, kept.get("names_which_can_be_offloaded", ())))
+        return None
+    if "policy_1" in held and "policy_2" in held:  # save_from_both_policies
+        both = [_names_of(held[k]) for k in ("policy_1", "policy_2")]
+        known = [names for names in both if names is not None]
+        if not known:
+            return None
+        saved, offloaded = (set.union(*(names[k] for names in known)) for k in (0, 1))
+        return saved, offloaded, len(known) == 2 and all(names[2] for names in known)
+    keys = ("names_which_can_be_saved", "names_which_can_be_offloaded")
+    if not any(key in held for key in keys):
+        return None
+    saved, offloaded = (set(map(str, held.get(key, ()))) for key in keys)
+    return saved, offloaded, True
 
 
 def is_jaxpr(value: Any) -> bool:
