@@ -703,7 +703,7 @@ export const TABLES: readonly [string, string, Record<string, string>][] = [
   ["trace_run", "trace_run", { "u32 text": "device", "f64 amount": "start seconds" }],
   ["own", "instruction", { "f64 any": "#" }],
   ["phase", "instruction", { "u8 any": "of" }],
-  ["collective", "collective", { "u32 text": "kind axes moves line op_name shows network", "u32 instruction": "instruction anchor", "u8 flag": "on_axes may_not_run moves_argument", "u32 any": "group_size", "f64 amount": "payload wire executions", "u8 any": "phase written", "i32 any": "why group_set" }],
+  ["collective", "collective", { "u32 text": "kind axes types moves line op_name shows network", "u32 instruction": "instruction anchor", "u8 flag": "on_axes may_not_run moves_argument", "u32 any": "group_size", "f64 amount": "payload wire executions", "u8 any": "phase written", "i32 any": "why group_set" }],
   ["collective_branch", "collective", { "u32 offsets collective_branch.conditional": "offsets" }],
   ["collective_branch", "collective_branch.conditional", { "u32 instruction": "conditional", "u32 any": "number of" }],
   ["collective_member", "collective", { "u32 offsets collective_member.values": "offsets" }],

@@ -21,6 +21,7 @@ const row = (more: Partial<CollectiveRow>): CollectiveRow => ({
   instruction: 0,
   anchor: 0,
   axes: "model",
+  types: "bf16",
   onAxes: true,
   groupSize: 4,
   payload: 100,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hloscope as hs
+import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -116,4 +117,36 @@ def test_what_is_sent_in_unknown_amounts_is_said_wherever_it_is_summed(
     page.get_by_role("tab", name="Source", exact=True).click()
     page.locator("select:has(option[value=wire])").select_option("wire")
     page.get_by_text("Left out: 1 operation of unknown wire bytes.").wait_for()
+    assert page_errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1500, 900])
+def test_reductions_are_told_apart_by_their_type(
+    open_page: Callable[..., Page], page_errors: list[str], renderer: Path, tmp_path: Path,
+    shots: Path, scheme: str, width: int,
+) -> None:  # fmt: skip
+    layers = "".join(LAYER.format(n=n, m=n - 1) for n in range(1, 5))
+    narrow = (
+        "  %narrow = bf16[512,512] convert(%r0)\n  %summed = bf16[512,512] all-reduce(%narrow),"
+        " channel_id=9, replica_groups=[1,8]<=[8], to_apply=%sum\n"
+    )
+    cap = hs.read(MODULE.replace("LAYERS", layers + narrow))
+    assert {c.element_types for c in cap.collectives} == {"f32", "bf16"}
+    cap.hardware = "tpu-v5e"
+    cap.to_html(tmp_path / "page.html")
+    page = open_page((tmp_path / "page.html").as_uri(), width=width, color_scheme=scheme)
+    page.get_by_role("tab", name="Collectives", exact=True).click(timeout=30_000)
+    rows = page.locator(".collective-row[data-collective]")
+    types = {r.locator(".first span").nth(2).inner_text() for r in rows.all()}
+    assert types == {"f32", "bf16"}
+    assert page.evaluate(CUT) == []
+    page.screenshot(path=shots / f"collective-types-{scheme}-{width}.png")
+    page.get_by_label("Filter collectives").fill("bf16")
+    assert rows.count() == 1
+    page.get_by_role("button", name="Totals", exact=True).click()
+    page.get_by_label("Totals by").select_option("reduced")
+    page.get_by_text("all-reduce bf16").wait_for()
+    page.get_by_text("all-reduce f32").wait_for()
+    page.screenshot(path=shots / f"collective-totals-{scheme}-{width}.png")
     assert page_errors == []

@@ -26,6 +26,8 @@ const SHOWN = 8;
 const GROUPINGS: [id: string, label: string, key: (r: CollectiveRow) => string][] = [
   ["axes", "axes", (r) => r.axes],
   ["kind", "kind", (r) => r.kind],
+  ["types", "element type", (r) => r.types || "unknown"],
+  ["reduced", "kind and type", (r) => `${r.kind} ${r.types || "of unknown type"}`],
   ["phase", "phase", (r) => r.phase],
   ["line", "source line", (r) => shortLine(r.line) || "unknown"],
   ["written", "who wrote it", (r) => r.written],
@@ -35,7 +37,7 @@ const GROUPINGS: [id: string, label: string, key: (r: CollectiveRow) => string][
 export function filterRows(rows: readonly CollectiveRow[], query: string): CollectiveRow[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   return rows.filter((r) => {
-    const all = [r.kind, r.axes, r.phase, r.moves, r.written, r.line, r.opName]
+    const all = [r.kind, r.axes, r.types, r.phase, r.moves, r.written, r.line, r.opName]
       .join("\n")
       .toLowerCase();
     return words.every((w) => all.includes(w));
@@ -130,7 +132,7 @@ function collectiveTable(ctx: PanelContext, all: readonly CollectiveRow[], query
   let chosen: Alike | null = null;
   let descending = true;
   const figures = costs?.chip ? [...FIGURES, ...TIMES] : [...FIGURES];
-  let sort: ColumnDef = figures.find((c) => c.label === "Exposed") ?? figures[4];
+  let sort: ColumnDef = figures.find((c) => c.label === "Exposed") ?? figures[5];
   const card = h("div", { class: "card", "aria-live": "polite" });
   const count = h("span", { class: "dim" });
   const check = h("input", { type: "checkbox", checked: true, onchange: () => refresh() });

@@ -37,6 +37,7 @@ export const FIGURES: readonly ColumnDef[] = [
     order: (r) => r.first.kind,
   },
   { label: "Axes", text: (r) => r.first.axes, order: (r) => r.first.axes },
+  { label: "Type", text: (r) => r.first.types, order: (r) => r.first.types },
   {
     label: "Payload",
     title: "bytes of one execution of one collective",
@@ -108,7 +109,7 @@ export function foldAlike(
   const found = new Map<string | number, Alike>();
   for (const r of rows) {
     const key = fold
-      ? [r.kind, r.axes, r.payload, r.executions, r.phase, r.line, r.written].join(" ") +
+      ? [r.kind, r.axes, r.types, r.payload, r.executions, r.phase, r.line, r.written].join(" ") +
         digits(`${r.moves} ${r.opName}`)
       : r.index;
     let row = found.get(key);

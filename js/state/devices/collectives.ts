@@ -14,6 +14,8 @@ export interface CollectiveRow {
   anchor: number;
   axes: string;
   onAxes: boolean;
+  /** Element types, "bf16"; "" unknown. */
+  types: string;
   groupSize: number;
   payload: number; // bytes of one execution
   wire: number; // bytes that one device sends in one execution; NaN unknown
@@ -79,6 +81,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
     return (k: number) => model.strings.get(ids[k]);
   };
   const axes = text("axes");
+  const types = model.optional<Uint32Array>("collective.types");
   const networks = model.optional<Uint32Array>("collective.network");
   const moves = text("moves");
   const line = text("line");
@@ -130,6 +133,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       instruction: instruction[k],
       anchor: anchor[k],
       axes: axes(k),
+      types: types ? model.strings.get(types[k]) : "",
       network: networks ? model.strings.get(networks[k]) : "",
       onAxes: onAxes[k] === 1,
       groupSize: size[k],

@@ -143,20 +143,21 @@ def _collectives(cap: Capture) -> list[str]:
     found = cap.collectives
     if not len(found):
         return []
-    rows = found.totals(("kind", "axes", "written_by", "line"))
+    rows = found.totals(("kind", "axes", "element_types", "written_by", "line"))
     body = [
         (
             code(str(t.key[0])),
             words(str(t.key[1])),
+            words(str(t.key[2] or "unknown")),
             count(t.count),
             size(t.payload_bytes),
             size(t.known_wire_bytes),
-            str(t.key[2]),
-            _line(str(t.key[3] or "")),
+            str(t.key[3]),
+            _line(str(t.key[4] or "")),
         )
         for t in rows[:ROWS]
     ]
-    head = ("collective", "over", "number", "moves", "on the wire", "asked for by", "line")
+    head = ("collective", "over", "type", "number", "moves", "on the wire", "asked for by", "line")
     wire = found.wire_bytes
     least = "at least " if found.total.is_lower_bound else ""
     summary = f"{len(found):,} collectives, {least}{size(wire)} on the wire per device"

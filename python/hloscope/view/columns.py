@@ -453,6 +453,7 @@ ANALYSES = (
             index("anchor", "instruction", "what executes it: itself, or the fusion around it"),
             text("axes", '"model", "data+fsdp"; "4 groups of 2" when the axes are not known'),
             flag("on_axes", "collective.axes are mesh axes"),
+            text("types", '"bf16"; "f32+bf16" of a combined one; "" if unknown'),
             number("u32", "group_size", "0 for pairs"),
             amount("payload", "of one execution: the larger of operand and result", "B"),
             amount("wire", "sent by one device in one execution, by ring formulas", "B"),

@@ -27,6 +27,11 @@ class Part(Row):
     groups: DeviceGroups | None = None  # of a transfer: its source-target pairs
     moves: ValueSource | None = None  # what it is
 
+    @property
+    def element_type(self) -> str:
+        """``bf16``; "" if its shape is unknown."""
+        return self.shape.partition("[")[0]
+
 
 class AskedLines:
     """The line of each row by its card (``Target.asked_lines``), made when the first is asked."""
@@ -100,6 +105,19 @@ class Collective(Row):
         if self.is_combined:
             return f"{len(self.parts):,} arrays"
         return self.moves.name if self.moves is not None else ""
+
+    @property
+    def element_types(self) -> str:
+        """``bf16``; ``f32, bf16`` of a combined one, that of most bytes first; "" if unknown."""
+        sums: dict[str, int] = {}
+        for part in self.parts:
+            sums[part.element_type] = sums.get(part.element_type, 0) + part.bytes
+        return "+".join(sorted(filter(None, sums), key=lambda name: -sums[name]))
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it combines values, as an all-reduce does."""
+        return self.kind in KINDS and KINDS[self.kind].reduces
 
     @property
     def assumes(self) -> str:
@@ -200,6 +218,7 @@ class Collective(Row):
             "name": self.name,
             "axes": self.axes,
             "network": self.network or None,
+            "element_types": self.element_types or None,
             "group_size": self.group_size,
             "groups": self.groups.rows() if self.groups is not None else None,
             "payload_bytes": self.payload_bytes,
@@ -215,6 +234,7 @@ class Collective(Row):
             "parts": [
                 {
                     "shape": p.shape,
+                    "element_type": p.element_type or None,
                     "bytes": p.bytes,
                     "moves": p.moves.name if p.moves is not None else None,
                 }

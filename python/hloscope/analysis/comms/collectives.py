@@ -77,7 +77,10 @@ class Collectives(Rows[Collective]):
     num_slices: int = 0  # number of TPU slices if several, else 0; links between them are DCN
 
     def totals(self, by: Sequence[str] = ("axes", "kind")) -> tuple[Total, ...]:
-        """Sums by attributes of a row (axes, kind, phase, line, …), most wire bytes first."""
+        """Sums by attributes of a row (axes, kind, element_types, phase, line, …).
+
+        Most wire bytes come first.
+        """
         sums: dict[tuple[str | None, ...], list[Collective]] = {}
         for row in self.rows:
             key = tuple(self._key(row, name) for name in by)
@@ -137,6 +140,13 @@ class Collectives(Rows[Collective]):
         """Sums over all rows."""
         return total_of((), list(self.rows))
 
+    @property
+    def reductions_by_type(self) -> tuple[Total, ...]:
+        """Sums of what is reduced (all-reduce, reduce-scatter) by element type, as ``totals``."""
+        return replace(self, rows=tuple(r for r in self.rows if r.reduces)).totals(
+            ("element_types",)
+        )
+
     def traffic(self, rows: Iterable[Collective] | None = None) -> Traffic:
         """Bytes sent by device (row) to device (column) in all executions of ``rows`` or of all.
 
@@ -171,8 +181,8 @@ class Collectives(Rows[Collective]):
         return out
 
     COLUMNS = (
-        "kind", "name", "axes", "network", "group_size", "payload_bytes", "wire_bytes",
-        "executions", "executions_most", "phase", "written_by", "moves", "op_name", "line",
+        "kind", "name", "axes", "network", "element_types", "group_size", "payload_bytes",
+        "wire_bytes", "executions", "executions_most", "phase", "written_by", "moves", "op_name", "line",
         "line_inferred", "parts",
     )  # fmt: skip
 
@@ -205,11 +215,11 @@ def _text(found: Collectives) -> str:
     if found.num_slices:
         over += f", {found.num_slices} slices"
     head = f"{len(found.rows)} collectives over {over}"
-    rows = [("kind", "axes", "count", "executions", "payload", "wire per device")]
-    for t in found.totals(("kind", "axes")):
-        kind, axes_or_groups = (k or "unknown" for k in t.key)
+    rows = [("kind", "axes", "type", "count", "executions", "payload", "wire per device")]
+    for t in found.totals(("kind", "axes", "element_types")):
+        kind, axes_or_groups, types = (k or "unknown" for k in t.key)
         rows.append((
-            kind, axes_or_groups, str(t.count),
+            kind, axes_or_groups, types, str(t.count),
             _marked(t, t.least_executions, t.executions, str),
             _marked(t, t.least_payload_bytes, t.payload_bytes, size),
             _wire(t),
@@ -217,12 +227,16 @@ def _text(found: Collectives) -> str:
     widths = [max(len(r[c]) for r in rows) for c in range(len(rows[0]))]
     lines = []
     for r in rows:
-        cells = [r[c].ljust(widths[c]) if c < 2 else r[c].rjust(widths[c]) for c in range(len(r))]
+        cells = [r[c].ljust(widths[c]) if c < 3 else r[c].rjust(widths[c]) for c in range(len(r))]
         lines.append("  ".join(cells).rstrip())
     if found.num_slices:  # transfers between slices use another network
-        each = sorted(found.totals(("network",)), key=lambda t: str(t.key))
-        said = (f"{t.key[0]} {_wire(t)}" for t in each)
+        networks = sorted(found.totals(("network",)), key=lambda t: str(t.key))
+        said = (f"{t.key[0]} {_wire(t)}" for t in networks)
         lines.append("wire per device and network: " + ", ".join(said))
+    reduced = found.reductions_by_type
+    if len(reduced) > 1:
+        each = (f"{t.key[0] or 'unknown'} {_wire(t)}" for t in reduced)
+        lines.append("reductions by type, wire per device: " + ", ".join(each))
     if (total := found.total).is_range:
         lines.append(
             f"in all {_wire(total)} per device, depending on which branches of conditionals run"

@@ -82,6 +82,7 @@ class CollectiveAnswer:
     example: str  # an instruction of them, to ask ``why`` of
     kind: str
     axes: str | None
+    element_types: str | None  # "bf16"
     line: str | None
     number: int
     payload_bytes: int
@@ -320,16 +321,17 @@ def _after_findings(name: str, found: Findings) -> str:
 
 def collectives(name: str, cap: Capture, limit: int) -> CollectivesAnswer:
     found = cap.collectives
-    totals = found.totals(("kind", "axes_or_groups", "line"))
+    totals = found.totals(("kind", "axes_or_groups", "element_types", "line"))
     first: dict[tuple[str | None, ...], str] = {}
     for c in found:
-        first.setdefault((c.kind, str(c.axes_or_groups), c.line), c.name)
+        first.setdefault((c.kind, str(c.axes_or_groups), c.element_types, c.line), c.name)
     rows = [
         CollectiveAnswer(
             said(first[t.key]),
             str(t.key[0]),
             t.key[1] and said(t.key[1]),
             t.key[2] and said(t.key[2]),
+            t.key[3] and said(t.key[3]),
             t.count,
             t.payload_bytes,
             t.known_wire_bytes,

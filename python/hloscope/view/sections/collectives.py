@@ -54,6 +54,7 @@ def _rows(b: Builder, found: Collectives) -> None:
     b.column("collective.anchor", [r.anchor.index for r in rows])
     b.column("collective.axes", [r.axes_or_groups for r in rows])
     b.column("collective.on_axes", [r.axes is not None for r in rows])
+    b.column("collective.types", [r.element_types for r in rows])
     b.column("collective.group_size", [r.group_size for r in rows])
     b.column("collective.payload", [r.payload_bytes for r in rows])
     b.column("collective.wire", [_or_nan(r.wire_bytes) for r in rows])
