@@ -46,22 +46,22 @@ def unmet_names(traced: Any, cells: Cells) -> tuple[UnmetName, ...]:
             policies.setdefault((frozenset(saved), frozenset(offloaded), alone), eqn)
     known = tuple(sorted(named))
     found: dict[tuple[str, str], UnmetName] = {}
-    for (saved, offloaded, alone), eqn in policies.items():
-        every = saved | offloaded
+    for (to_save, to_offload, alone), eqn in policies.items():
+        every = to_save | to_offload
         nothing = alone and not any(name in named for name in every)
         # the backward pass of a scan has no line of its own: that of a value with a name
         places = [eqn, *(rows[0][0] for rows in named.values())]
         frame = next((f for f in (_frame(e, cells) for e in places) if f is not None), None)
         if nothing and not every and known:
             found[SAVE, ""] = UnmetName("", SAVE, UNNAMED, known, "", True, frame)
-        for how, names in ((SAVE, saved), (OFFLOAD, offloaded)):
+        for how, names in ((SAVE, to_save), (OFFLOAD, to_offload)):
             for name in sorted(names - set(named)):
                 near = _near(name, known, every)
                 if near or nothing:
                     row = UnmetName(name, how, UNNAMED, known, near, nothing, frame)
                     found.setdefault((how, name), row)
         if not offloads:
-            for name in sorted(offloaded & set(named)):
+            for name in sorted(to_offload & set(named)):
                 rows = named[name]
                 carried = next((e for e, handed_on in rows if handed_on), None)
                 why = UNUSED if carried is None else HANDED_ON

@@ -15,7 +15,6 @@ from advice_pairs import CALLS, PAIRS, PEAK, PROGRAM, SECONDS, WIRE, Pair
 WITHOUT_ADVICE = {
     "reduced-then-sliced",
     "full-rematerialization",
-    "whole-copies",
     "batched-branches",
     "narrow-copies",
     "narrow-sums",

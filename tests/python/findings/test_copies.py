@@ -105,3 +105,161 @@ def test_what_a_loop_stacks_for_the_loop_around_it_is_one_finding_with_its_reaso
     carried = [f for f in found if "the loop around it carries the array" in f.evidence]
     assert len(carried) == len({f.line for f in carried}) == 1
     assert "2 arrays of bf16[8,32,1024,512] are copied whole 16 times each" in carried[0].title
+
+
+def why(cap: hs.Capture, rule: str) -> list[str]:
+    assert cap.findings.failed == ()
+    return [f.evidence.partition(": ")[2] for f in cap.findings.of(rule)]
+
+
+ROWS, TRIPS = 512, 64
+BIG, LINES = shaped(ROWS, 2048, dtype=jnp.float32), shaped(TRIPS, 2048, dtype=jnp.float32)
+
+
+def over_lines(body: Any, *carried: Any) -> hs.Capture:
+    """A loop over lines that carries donated arrays."""
+
+    def loop(carry: Any, lines: Any) -> Any:
+        return lax.scan(body, carry, (jnp.arange(TRIPS), lines))
+
+    return hs.capture(jax.jit(loop, donate_argnums=0), carried, LINES)
+
+
+def written(buffer: Any, at: Any, line: Any) -> Any:
+    return lax.dynamic_update_slice(buffer, line[None], (at, 0))
+
+
+def test_the_reader_of_the_old_value_is_named() -> None:
+    def body(carry: Any, given: Any) -> Any:
+        (buffer,), (at, line) = carry, given
+        return (written(buffer, at, line),), (buffer * 2).sum()
+
+    cap = over_lines(body, BIG)
+    (found,) = cap.findings.of("update-copies")
+    (said,) = why(cap, "update-copies")
+    reader = said.partition(" ")[0].removeprefix("%")
+    instructions = {i.name: i for i in cap.module.instructions}
+    copy, other = found.instructions[:2]  # XLA:CPU copies what the reader gets as well
+    assert copy.operands == (other,)
+    assert instructions[reader] in other.users
+    assert "reads the old value, and nothing makes it run before %" in said
+    assert found.advice
+
+    def healthy(carry: Any, given: Any) -> Any:
+        (buffer,), (at, line) = carry, given
+        total = (buffer * 2).sum()
+        return (written(buffer, at, line + total),), total
+
+    assert over_lines(healthy, BIG).findings.of("update-copies") == ()
+
+
+def test_an_old_value_that_the_loop_hands_on_is_no_ones_to_read_earlier() -> None:
+    def body(carry: Any, given: Any) -> Any:
+        (buffer, _), (at, line) = carry, given
+        return (written(buffer, at, line), buffer), None
+
+    cap = over_lines(body, BIG, BIG)
+    assert why(cap, "update-copies") == [
+        "the loop hands the old value on as well, as another element of what it carries"
+    ]
+    assert cap.findings.of("update-copies")[0].advice == ""
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "tpu-v5e"])
+def test_arrays_that_change_places(hardware: str) -> None:
+    def body(carry: Any, given: Any) -> Any:
+        (a, b), (at, line) = carry, given
+        return (b, written(a, at, line)), None
+
+    cap = over_lines(body, BIG, BIG)
+    cap.hardware = hardware
+    assert cap.findings.of("update-copies") == ()  # nothing reads the old value
+    (found,) = cap.findings.of("whole-copies")
+    assert "change places in each trip" in found.evidence
+    big = [i for i in cap.module.instructions if i.opcode == "copy" and i.shape.dimensions]
+    assert set(found.instructions) == {i for i in big if i.shape.byte_size == 4 * ROWS * 2048}
+
+    def pair(carry: Any, given: Any) -> Any:
+        (a, b), (at, line) = carry, given
+        return (written(b, at, line), a), None
+
+    def both(carry: Any, given: Any) -> Any:
+        half, _ = pair(carry, given)
+        return pair(half, given)
+
+    twice = over_lines(both, BIG, BIG)
+    twice.hardware = hardware
+    assert twice.findings.of("whole-copies") == ()
+
+
+KERNEL = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  q = bf16[2048,64,512]{2,1,0} parameter(0)
+  c = bf16[2048,64,512]{2,0,1} copy(q)
+  b = bf16[64,2048,512]{2,1,0} bitcast(c)
+  mla = bf16[64,2048,512]{2,1,0} custom-call(b), custom_call_target="tpu_custom_call"LAYOUTS
+  back = bf16[2048,64,512]{2,0,1} bitcast(mla)
+  ROOT r = bf16[2048,64,512]{2,1,0} copy(back)
+}
+"""
+
+
+def test_a_kernel_that_fixes_its_layouts_is_named() -> None:
+    fixed = ", operand_layout_constraints={bf16[64,2048,512]{2,1,0}}"
+    for layouts, sentences in (
+        (fixed, {
+            "the kernel %mla wants its operand bf16[64,2048,512] as {2,1,0}",
+            "the kernel %mla writes its result bf16[64,2048,512] as {2,1,0}",
+        }),
+        ("", {""}),
+    ):  # fmt: skip
+        cap = hs.read(KERNEL.replace("LAYOUTS", layouts))
+        cap.hardware = "tpu-v5e"
+        assert set(why(cap, "layout-copies")) == sentences
+
+
+@pytest.mark.usefixtures("libtpu")
+def test_a_pallas_kernel_in_a_loop_is_named() -> None:
+    pallas = pytest.importorskip("jax.experimental.pallas")
+
+    def kernel(q: Any, out: Any) -> None:
+        out[...] = jnp.tanh(q[...])
+
+    def call(q: Any) -> Any:
+        spec = pallas.BlockSpec((1, 256, 512), lambda n, t: (n, t, 0))
+        return pallas.pallas_call(
+            kernel, grid=(64, 8), in_specs=[spec], out_specs=spec, name="turned_kernel",
+            out_shape=jax.ShapeDtypeStruct((64, 2048, 512), BF16),
+        )(q)  # fmt: skip
+
+    def body(q: Any, w: Any) -> Any:
+        return jnp.swapaxes(call(jnp.swapaxes(q, 0, 1)), 0, 1) * w, None
+
+    step = jax.jit(lambda q, w: lax.scan(body, q, w)[0])
+    cap = hs.capture(step, shaped(2048, 64, 512), shaped(8, 512), topology="v5e:1x1")
+    assert any("the kernel %turned_kernel" in text for text in why(cap, "layout-copies"))
+    straight = jax.jit(lambda q, w: lax.scan(lambda q, w: (call(q) * w, None), q, w)[0])
+    cap = hs.capture(straight, shaped(64, 2048, 512), shaped(8, 512), topology="v5e:1x1")
+    assert cap.findings.of("layout-copies") == ()
+
+
+def test_a_donated_array_that_is_read_or_returned_afterwards_says_so() -> None:
+    def step(buffer: Any, line: Any) -> Any:
+        return written(buffer, 3, line), jnp.cumsum(buffer, 1)[:, -1]
+
+    given = shaped(8192, 2048, dtype=jnp.float32), shaped(2048, dtype=jnp.float32)
+    (said,) = why(hs.capture(jax.jit(step, donate_argnums=0), *given), "whole-copies")
+    assert "(bitcast" not in said
+    assert "reads the old value, and nothing makes it run before %" in said
+
+    def both(buffer: Any, line: Any) -> Any:
+        return written(buffer, 3, line), buffer
+
+    (said,) = why(hs.capture(jax.jit(both, donate_argnums=0), *given), "whole-copies")
+    assert said == "the step returns the old value as well as what is written into it"
+
+    def one(buffer: Any, line: Any) -> Any:
+        return written(buffer, 3, line), line * 2
+
+    assert why(hs.capture(jax.jit(one, donate_argnums=0), *given), "whole-copies") == []

@@ -22,6 +22,7 @@ from findings_programs import (
     closed_over,
     fetched_from_the_host,
     gathered_again,
+    leapfrog,
     logits_at_once,
     mesh,
     offloading,
@@ -613,6 +614,12 @@ twin(
     SECONDS, fetched_from_the_host,
 )  # fmt: skip
 twin("host-callback", "out of the compiled step", "no print in the step", CALLS, printing)
+
+
+@pair("whole-copies", "take two steps in each trip", "two steps in a trip", SECONDS)
+def steps_in_pairs(followed: bool) -> hs.Capture:
+    return hs.capture(*leapfrog(2 if followed else 1))
+
 
 __all__ = ["CALLS", "PAIRS", "PEAK", "PROGRAM", "SECONDS", "WIRE", "Pair", "on_tpu", "partial"]
 

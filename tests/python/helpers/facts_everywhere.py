@@ -117,7 +117,7 @@ def _kinds(cap: Any, header: Any) -> Places:
         return sorted(out.items())
 
     rows = [re.split(r"\s{2,}", line) for line in str(cap.collectives).splitlines()[2:]]
-    table = [(r[0], int(r[2])) for r in rows if len(r) == 6]
+    table = [(r[0], int(r[3])) for r in rows if len(r) == 7]
     return {
         "rows": counted((r.kind, 1) for r in cap.collectives),
         "plain": counted((r["kind"], 1) for r in cap.collectives.to_dict()["rows"]),

@@ -456,6 +456,25 @@ def _offloads_nothing(ill: bool) -> hs.Capture:
     return hs.capture(*offloading("made" if ill else "given", F32))
 
 
+def leapfrog(unroll: int, rows: int = 1024) -> tuple[Any, ...]:
+    """Time steps of a wave from two states, of which the new one takes the older one's place."""
+
+    def steps(a: Any, b: Any) -> Any:
+        def step(state: Any, _: None) -> tuple[Any, None]:
+            before, now = state
+            new = before.at[1:-1].set(now[:-2] + now[2:] - before[1:-1])
+            return (now, new), None
+
+        return jax.lax.scan(step, (a, b), None, length=64, unroll=unroll)[0]
+
+    return jax.jit(steps, donate_argnums=(0, 1)), shaped((rows, 1024)), shaped((rows, 1024))
+
+
+@case("whole-copies", "two arrays that the loop carries change places in each trip")
+def states_that_change_places(ill: bool) -> hs.Capture:
+    return hs.capture(*leapfrog(1 if ill else 2))
+
+
 def saving(*names: str, scanned: bool = True) -> tuple[Any, ...]:
     """The gradient of checkpointed layers that save what has a name, and its arguments."""
     policy = jax.checkpoint_policies.save_only_these_names(*names)

@@ -182,8 +182,8 @@ class Collectives(Rows[Collective]):
 
     COLUMNS = (
         "kind", "name", "axes", "network", "element_types", "group_size", "payload_bytes",
-        "wire_bytes", "executions", "executions_most", "phase", "written_by", "moves", "op_name", "line",
-        "line_inferred", "parts",
+        "wire_bytes", "executions", "executions_most", "phase", "written_by", "moves", "op_name",
+        "line", "line_inferred", "parts",
     )  # fmt: skip
 
     def to_pandas(self) -> pd.DataFrame:

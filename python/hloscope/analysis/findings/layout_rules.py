@@ -14,6 +14,7 @@ from ..base.memory_spaces import memory_space
 from ..base.operands import source_of
 from ..text.units import duration, size
 from . import limits
+from .copy_reasons import CopyReason, loop_of, reason_of, swaps, updated, updates
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -110,7 +111,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             f"{runs:,.0f} {word} of {first.shape.dense_text}{of} take{'' if runs > 1 else 's'}"
             f" {percent(share)} of the {'modelled step' if seconds is not None else 'bytes moved'}",
             f"{names(rows)} write{s} the same values in another order{layout}{_types(first, s)}"
-            + (f", for {_said(facts, for_what)}" if for_what is not None else "")
+            + (_for_kernel(first) or (f", for {_said(facts, for_what)}" if for_what else ""))
             + _lines(facts, rows),
             _IN_ORDER if argument and _only_reordered(facts, rows) else "",
             share,
@@ -132,17 +133,8 @@ def _argument(facts: Facts, i: Instruction) -> str:
         source = source_of(at, facts.target)
         if source.kind == "argument":
             return source.name.partition("[")[0]
-        at = _updated(source.instruction)
+        at = updated(source.instruction)
     return ""
-
-
-def _updated(value: Instruction | Position) -> Instruction | None:
-    """The buffer of which a slice is updated; None if there is no such update."""
-    update = walk.source(
-        value, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True
-    ).instruction
-    is_update = update.opcode == "dynamic-update-slice" and update.operands
-    return update.operands[0] if is_update else None
 
 
 def _only_reordered(facts: Facts, rows: list[Instruction]) -> bool:
@@ -213,40 +205,67 @@ def _types(i: Instruction, s: str) -> str:
 def _layouts(i: Instruction) -> str:
     if i.opcode != "copy" or not i.operands:
         return ""
-    a, b = i.operands[0].shape.layout, i.shape.layout
-    if a is None or b is None or not a.minor_to_major:
+    a, b = _layout(i.operands[0].shape), _layout(i.shape)
+    return f" ({a} → {b})" if a and b else ""
+
+
+def _layout(shape: Shape) -> str:
+    """``{2,1,0}``; "" if unknown."""
+    if not shape.is_array or shape.layout is None or not shape.layout.minor_to_major:
         return ""
+    return "{" + ",".join(map(str, shape.layout.minor_to_major)) + "}"
 
-    def text(order: tuple[int, ...]) -> str:
-        return "{" + ",".join(map(str, order)) + "}"
 
-    return f" ({text(a.minor_to_major)} → {text(b.minor_to_major)})"
+def _for_kernel(i: Instruction) -> str:
+    """The kernel whose layout forces a copy, as the end of a sentence; "" if there is none.
+
+    A custom call's text has the layouts of its operands: XLA has to give them in these.
+    """
+    hands_on = opcodes.SAME_ORDER | opcodes.BUNDLES | opcodes.CONTROL
+
+    def as_it_is(x: Instruction) -> bool:
+        return x is i or (x.opcode in hands_on and not _reorders(x))
+
+    for use in walk.uses(i, as_it_is):
+        kernel = use.instruction
+        given = kernel.operands[use.operand].shape
+        if _fixes_layouts(kernel) and _layout(given):
+            wanted = f"{given.dense_text} as {_layout(given)}"
+            return f": the kernel %{kernel.name} wants its operand {wanted}"
+    made = walk.source(i.operands[0], as_it_is)
+    kernel, shape = made.instruction, made.instruction.shape
+    if made.element and shape.tuple_shapes:
+        shape = shape.tuple_shapes[made.element[0]]
+    if _fixes_layouts(kernel) and _layout(shape):
+        result = f"{shape.dense_text} as {_layout(shape)}"
+        return f": the kernel %{kernel.name} writes its result {result}"
+    return ""
+
+
+def _fixes_layouts(i: Instruction) -> bool:
+    return i.opcode == "custom-call" and bool(i.attribute("operand_layout_constraints"))
 
 
 def whole_copies(facts: Facts) -> Iterator[Finding]:
     """Whole arrays copied as they are: same values, type and order; those of one line together."""
-    if facts.made_for_cpu and not facts.on_host:
-        return
+    is_cpus_own = facts.made_for_cpu and not facts.on_host
     t = facts.table
     groups: dict[tuple[object, ...], list[Instruction]] = defaultdict(list)
     for n in t.where("copy").tolist():
         i = t.instructions[n]
         if facts.runs[n] == 0 or not i.shape.is_array or not is_duplicate(i):
             continue
-        if i.shape.byte_size < limits.WHOLE_COPY_BYTES:
+        if i.shape.byte_size < limits.WHOLE_COPY_BYTES or (is_cpus_own and swaps(i) is None):
             continue
-        if any(_updates(u, i) for u in i.users) and facts.runs[n] > 1:
+        if facts.runs[n] > 1 and _is_for_update(i):
             continue  # ``update_copies`` says it
         if not_donated_argument(facts, i) is not None:
             continue  # ``not_donated`` says it
         seconds = None if facts.seconds is None else float(facts.seconds[n])
         if facts.time_share(seconds, float(facts.moved[n])) < limits.WORTH_SAYING:
             continue
-        frame, _ = facts.line(i)
-        line = (frame.file, frame.line) if frame is not None else i.index
-        key = (line, i.shape.dense_text, float(facts.runs[n]), _argument(facts, i))
-        groups[*key, _why_copied(facts, i)].append(i)
-    for (_, array, runs, argument, why), rows in groups.items():
+        groups[_alike(facts, i)].append(i)
+    for (_, array, runs, argument, why, swapped), rows in groups.items():
         rows.sort(key=lambda i: -float(facts.moved[i.index]))
         seconds = None
         if facts.seconds is not None:
@@ -265,7 +284,10 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             f" {percent(share)} of the {'modelled step' if seconds is not None else 'bytes moved'}",
             f"{names(rows)} write{'' if many else 's'} the same values again, in the same type and"
             f" order{why}",
-            "",
+            "take two steps in each trip of the loop (unroll=2): after two, each array is back in"
+            " its place"
+            if swapped
+            else "",
             share,
             seconds,
             facts.traffic(rows),
@@ -274,6 +296,24 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _alike(facts: Facts, i: Instruction) -> tuple[object, ...]:
+    """What copies of one finding have in common; its last three: argument, reason, is swapped."""
+    frame, _ = facts.line(i)
+    loop = swaps(i)
+    line: object = (frame.file, frame.line) if frame is not None else i.index
+    argument = "" if loop is not None else _argument(facts, i)
+    if loop is not None:
+        line = loop.index
+    why = _because(facts, reason_of(i)) if loop is not None else _why_copied(facts, i)
+    return line, i.shape.dense_text, float(facts.runs[i.index]), argument, why, loop is not None
+
+
+def _is_for_update(i: Instruction) -> bool:
+    """Whether a slice is written into it or into a copy of it, and it does not change places."""
+    uses = walk.uses(i, opcodes.SAME_VALUE)
+    return any(updates(u.instruction, i) for u in uses) and swaps(i) is None
 
 
 def is_duplicate(i: Instruction) -> bool:
@@ -294,24 +334,26 @@ def _why_copied(facts: Facts, i: Instruction) -> str:
             f" `{donated}`, and its result is copied there afterwards"
         )
     if donated:
-        return f", into the memory of the donated `{donated}`"
+        return f", into the memory of the donated `{donated}`{_because(facts, reason_of(i))}"
     loop = _carries(i)
     if loop is not None and made.instruction.opcode == "while" and _is_stack(made):
         return (
             ": the loop around it carries the array, and the loop inside stacks its results in"
             " memory of its own while it reads what is carried"
         )
+    reason = reason_of(i)
+    if reason is not None and reason.kind == "returned":
+        return _because(facts, reason)
     if i.computation.is_entry and (i.is_root or any(u.is_root for u in i.users)):
         return ", for the step to return them"
-    return ""
+    return _because(facts, reason)
 
 
 def _carries(i: Instruction) -> Instruction | None:
     """The loop whose body returns a value as an element that it carries; None if there is none."""
     if not any(u.is_root and u.opcode == "tuple" for u in i.users):
         return None
-    sites = i.module.call_sites(i.computation)
-    return next((s for s in sites if dict(s.called).get("body") is i.computation), None)
+    return loop_of(i)
 
 
 def _returned_in(facts: Facts, i: Instruction) -> str:
@@ -336,7 +378,7 @@ def _is_stack(value: Position) -> bool:
     if body is None or body.root is None or not loop.operands:
         return False
     begun = walk.source(Position(loop.operands[0], value.element), opcodes.REPEATED).instruction
-    made = _updated(walk.source(Position(body.root, value.element), opcodes.SAME_ORDER))
+    made = updated(walk.source(Position(body.root, value.element), opcodes.SAME_ORDER))
     is_new = begun.opcode in opcodes.LITERALS or (
         begun.opcode == "custom-call" and not begun.operands
     )
@@ -359,34 +401,55 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
         i = t.instructions[n]
         if facts.runs[n] < 2 or not i.shape.is_array or not _same_order(i):
             continue
-        updates = [u for u in i.users if _updates(u, i)]
-        if not updates:
-            continue
-        moved = float(facts.moved[n])
-        seconds = None if facts.seconds is None else float(facts.seconds[n])
-        share = facts.time_share(seconds, moved)
-        frame, inferred = facts.line(updates[0])
+        written = [u for u in i.users if updates(u, i)]
+        if not written or swaps(i) is not None:
+            continue  # of what changes places ``whole_copies`` says it
+        # XLA:CPU copies a copy: both are for the update
+        way = walk.path(i.operands[0], opcodes.SAME_VALUE)
+        rows = [i, *(c for c in (p.instruction for p in way) if c.opcode == "copy")]
+        seconds = (
+            None if facts.seconds is None else sum(float(facts.seconds[c.index]) for c in rows)
+        )
+        share = facts.time_share(seconds, sum(float(facts.moved[c.index]) for c in rows))
+        frame, inferred = facts.line(written[0])
+        reason = reason_of(i)
         yield Finding(
             "update-copies",
             f"A loop copies all of {i.shape.dense_text} {facts.runs[n]:,.0f} times to update a"
             " slice of it",
-            f"%{i.name} copies {size(i.shape.byte_size)} before %{updates[0].name} writes into"
-            " it: something still reads the old value",
-            "read what is needed of the old value before the update",
+            f"{names(rows)} cop{'ies' if len(rows) == 1 else 'y'} {size(i.shape.byte_size)}"
+            f"{'' if len(rows) == 1 else ' each'} before %{written[0].name} writes into"
+            f" it{_because(facts, reason)}",
+            "read what is needed of the old value before the update"
+            if reason is not None and reason.kind == "read"
+            else "",
             share,
             seconds,
-            facts.traffic([i]),
+            facts.traffic(rows),
             "memory traffic",
-            (i, *updates),
+            (*rows, *written),
             frame,
             inferred,
         )
 
 
-def _updates(u: Instruction, value: Instruction) -> bool:
-    buffer = _updated(u) if u.opcode in opcodes.FUSIONS | opcodes.UPDATES else None
-    way = walk.path(buffer, opcodes.SAME_NUMBERS | opcodes.FUSIONS) if buffer is not None else ()
-    return any(p.instruction is value for p in way)
+def _because(facts: Facts, reason: CopyReason | None) -> str:
+    """A reason as the end of a sentence; "" where there is none."""
+    if reason is None:
+        return ""
+    if reason.reader is not None and reason.update is not None:
+        return (
+            f": {_said(facts, reason.reader)} reads the old value, and nothing makes it run before"
+            f" %{reason.update.name}"
+        )
+    if reason.kind == "returned":
+        return ": the step returns the old value as well as what is written into it"
+    if reason.kind == "kept":
+        return ": the loop hands the old value on as well, as another element of what it carries"
+    return (
+        ": two arrays that the loop carries change places in each trip, and each place has memory"
+        " of its own"
+    )
 
 
 def converts(facts: Facts) -> Iterator[Finding]:

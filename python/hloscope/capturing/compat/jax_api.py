@@ -378,13 +378,13 @@ def _names_of(policy: Any) -> tuple[set[str], set[str], bool] | None:
         known = [names for names in both if names is not None]
         if not known:
             return None
-        saved, offloaded = (set.union(*(names[k] for names in known)) for k in (0, 1))
+        saved = {name for names in known for name in names[0]}
+        offloaded = {name for names in known for name in names[1]}
         return saved, offloaded, len(known) == 2 and all(names[2] for names in known)
     keys = ("names_which_can_be_saved", "names_which_can_be_offloaded")
     if not any(key in held for key in keys):
         return None
-    saved, offloaded = (set(map(str, held.get(key, ()))) for key in keys)
-    return saved, offloaded, True
+    return set(map(str, held.get(keys[0], ()))), set(map(str, held.get(keys[1], ()))), True
 
 
 def is_jaxpr(value: Any) -> bool:
