@@ -470,7 +470,7 @@ def leapfrog(unroll: int, rows: int = 1024) -> tuple[Any, ...]:
     return jax.jit(steps, donate_argnums=(0, 1)), shaped((rows, 1024)), shaped((rows, 1024))
 
 
-@case("whole-copies", "two arrays that the loop carries change places in each trip")
+@case("whole-copies", "what the loop carries takes another place in each trip")
 def states_that_change_places(ill: bool) -> hs.Capture:
     return hs.capture(*leapfrog(1 if ill else 2))
 

@@ -4,8 +4,8 @@ read      r = reduce(old)              nothing orders r before u: u writes into 
           u = dynamic-update-slice(copy(old), …)
 returned  entry returns (u, …, old)    the step returns both
 kept      body returns (…, u, …, old)  the loop carries the old value beside the new one
-swapped   body returns (b', a')        what the loop carries changes places, and each place has
-                                       memory of its own
+moved     body returns (b', a')        what the loop carries takes another place in each trip, and
+          body returns (now, next)     each place has memory of its own
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...hlo.walk import Position
 
 # From a fused update's buffer to the value that the fusion is given.
 _THROUGH = opcodes.SAME_VALUE | opcodes.FUSIONS
+_IN_ONE_TRIP = opcodes.ANYTHING - opcodes.LOOPS
 # Instructions that a search for what one depends on looks at; beyond, nothing is said.
 _LOOKED_AT = 5_000
 _IN_A_TRIP = 100  # updates of one buffer, one after the other
@@ -25,7 +26,7 @@ _IN_A_TRIP = 100  # updates of one buffer, one after the other
 
 @dataclass(frozen=True, slots=True)
 class CopyReason:
-    """``kind`` is "read", "returned", "kept" or "swapped"; of "read", ``reader`` reads the old
+    """``kind`` is "read", "returned", "kept" or "moved"; of "read", ``reader`` reads the old
     value that ``update`` writes into."""
 
     kind: str
@@ -36,8 +37,8 @@ class CopyReason:
 def reason_of(i: Instruction) -> CopyReason | None:
     """Why ``i`` copies its operand; None if the program does not show it."""
     old = walk.source(i, opcodes.SAME_VALUE)
-    if swaps(i) is not None:
-        return CopyReason("swapped")
+    if moves(i) is not None:
+        return CopyReason("moved")
     if _is_kept(i, old):
         return CopyReason("kept")
     if old.instruction.opcode in opcodes.LITERALS or _is_given_for_reading(old.instruction):
@@ -62,22 +63,54 @@ def reason_of(i: Instruction) -> CopyReason | None:
     return None
 
 
-def swaps(i: Instruction) -> Instruction | None:
-    """The loop in which a copied array changes places with another that is carried; else None."""
-    loop = loop_of(i)
-    root = i.computation.root
-    if loop is None or root is None:
+def moves(i: Instruction) -> Instruction | None:
+    """The loop in which a copied array takes the place of another that is carried; else None.
+
+    In two trips each is back in its place: the two change places, or the one is made from the
+    other, whose place it takes (``now`` becomes ``before``, and ``next`` becomes ``now``).
+    """
+    loop, root = loop_of(i), i.computation.root
+    if loop is None or root is None or root.opcode != "tuple":
         return None
-    own = _carried(walk.source(i, opcodes.SAME_VALUE), i)
-    if own is None:  # a copy of what was updated, on its way out
-        buffer = updated(walk.source(i, opcodes.SAME_VALUE))
-        own = None if buffer is None else _carried(walk.source(buffer, _THROUGH), i)
-    if own is None:
-        return None
-    other = _comes_from(root, own, i)
-    if other is None or other == own:
-        return None
-    return loop if _comes_from(root, other, i) == own else None
+    value = walk.source(i, opcodes.SAME_VALUE)
+    buffer = updated(value)
+    found = {_carried(value, i), *_places(i, root)}
+    if buffer is not None:
+        found.add(_carried(walk.source(buffer, _THROUGH), i))
+    elements = sorted(e for e in found if e is not None)
+    return loop if any(_is_moved(e, root, i) for e in elements) else None
+
+
+def _is_moved(element: int, root: Instruction, i: Instruction) -> bool:
+    given = next((p for p in i.computation.parameters), None)
+    if given is None:
+        return False
+
+    def kept_in(e: int) -> set[int]:
+        return _places(Position(given, (e,)), root)
+
+    def takes(place: int, e: int) -> bool:
+        """Whether ``e`` moves to ``place`` and nothing else, and ``place`` to ``e`` or away."""
+        if kept_in(e) != {place} or not kept_in(place) <= {e}:
+            return False
+        return _comes_from(root, e, i) == place or any(
+            p.instruction is given and p.element == (place,)
+            for p in walk.back(Position(root, (e,)), _IN_ONE_TRIP, reach=_LOOKED_AT)
+        )
+
+    source = _comes_from(root, element, i)
+    if source is not None and source != element and takes(element, source):
+        return True
+    return any(takes(place, element) for place in kept_in(element) - {element})
+
+
+def _places(value: Instruction | Position, root: Instruction) -> set[int]:
+    """The elements of what a loop hands on that are this value."""
+    return {
+        p.element[0]
+        for p in walk.forward(value, opcodes.SAME_VALUE)
+        if p.instruction is root and len(p.element) == 1
+    }
 
 
 def _comes_from(root: Instruction, element: int, i: Instruction) -> int | None:

@@ -14,7 +14,7 @@ from ..base.memory_spaces import memory_space
 from ..base.operands import source_of
 from ..text.units import duration, size
 from . import limits
-from .copy_reasons import CopyReason, loop_of, reason_of, swaps, updated, updates
+from .copy_reasons import CopyReason, loop_of, moves, reason_of, updated, updates
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -255,7 +255,7 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
         i = t.instructions[n]
         if facts.runs[n] == 0 or not i.shape.is_array or not is_duplicate(i):
             continue
-        if i.shape.byte_size < limits.WHOLE_COPY_BYTES or (is_cpus_own and swaps(i) is None):
+        if i.shape.byte_size < limits.WHOLE_COPY_BYTES or (is_cpus_own and moves(i) is None):
             continue
         if facts.runs[n] > 1 and _is_for_update(i):
             continue  # ``update_copies`` says it
@@ -265,7 +265,7 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
         if facts.time_share(seconds, float(facts.moved[n])) < limits.WORTH_SAYING:
             continue
         groups[_alike(facts, i)].append(i)
-    for (_, array, runs, argument, why, swapped), rows in groups.items():
+    for (_, array, runs, argument, why, moved_on), rows in groups.items():
         rows.sort(key=lambda i: -float(facts.moved[i.index]))
         seconds = None
         if facts.seconds is not None:
@@ -286,7 +286,7 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             f" order{why}",
             "take two steps in each trip of the loop (unroll=2): after two, each array is back in"
             " its place"
-            if swapped
+            if moved_on
             else "",
             share,
             seconds,
@@ -299,9 +299,9 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
 
 
 def _alike(facts: Facts, i: Instruction) -> tuple[object, ...]:
-    """What copies of one finding have in common; its last three: argument, reason, is swapped."""
+    """What copies of one finding have in common: its last are argument, reason, is moved on."""
     frame, _ = facts.line(i)
-    loop = swaps(i)
+    loop = moves(i)
     line: object = (frame.file, frame.line) if frame is not None else i.index
     argument = "" if loop is not None else _argument(facts, i)
     if loop is not None:
@@ -311,9 +311,9 @@ def _alike(facts: Facts, i: Instruction) -> tuple[object, ...]:
 
 
 def _is_for_update(i: Instruction) -> bool:
-    """Whether a slice is written into it or into a copy of it, and it does not change places."""
+    """Whether a slice is written into it or into a copy of it, and it keeps its place."""
     uses = walk.uses(i, opcodes.SAME_VALUE)
-    return any(updates(u.instruction, i) for u in uses) and swaps(i) is None
+    return any(updates(u.instruction, i) for u in uses) and moves(i) is None
 
 
 def is_duplicate(i: Instruction) -> bool:
@@ -402,8 +402,8 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
         if facts.runs[n] < 2 or not i.shape.is_array or not _same_order(i):
             continue
         written = [u for u in i.users if updates(u, i)]
-        if not written or swaps(i) is not None:
-            continue  # of what changes places ``whole_copies`` says it
+        if not written or moves(i) is not None:
+            continue  # of what changes its place ``whole_copies`` says it
         # XLA:CPU copies a copy: both are for the update
         way = walk.path(i.operands[0], opcodes.SAME_VALUE)
         rows = [i, *(c for c in (p.instruction for p in way) if c.opcode == "copy")]
@@ -447,8 +447,8 @@ def _because(facts: Facts, reason: CopyReason | None) -> str:
     if reason.kind == "kept":
         return ": the loop hands the old value on as well, as another element of what it carries"
     return (
-        ": two arrays that the loop carries change places in each trip, and each place has memory"
-        " of its own"
+        ": what the loop carries takes another place in each trip, and each place has memory of"
+        " its own"
     )
 
 
