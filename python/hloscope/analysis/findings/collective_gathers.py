@@ -8,14 +8,12 @@ for some operations the partitioner has no rule, and gathers that one as well.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
-from ...hlo.opcodes import Effect
 from ..base.labels.families import FAMILIES, families
 from ..comms.collective import Collective
 from ..text.units import size
@@ -24,12 +22,11 @@ from .collective_facts import moved, over, sent
 from .collective_purposes import For, is_of_weights, purpose, results_of
 from .facts import Facts
 from .finding import Finding
+from .whole_operations import WHOLE, dimensions_of, ints, name_of
 
 # A constraint of the person, or a name in the program, is the cause before any operation is.
 _BY_NEED = (For.ARGUMENT, For.RESHARDED, For.INSERTED, For.UNKNOWN)
-_WHOLE = opcodes.that(Effect.MIXES, Effect.CALLS_LIBRARY) | {"reduce-window"}
 _WAY = opcodes.MOVES | opcodes.FUSIONS | opcodes.BUNDLES
-_INTS = re.compile(r"\d+")
 
 
 class Whole(NamedTuple):
@@ -51,9 +48,12 @@ def whole_for(facts: Facts, row: Collective) -> Whole | None:
         for use in walk.uses(result, _WAY, inside_fusions=True, reach=limits.CAUSE_REACH):
             users[use.instruction] = None
     found = list(users)
-    if len(found) != 1 or found[0].opcode not in _WHOLE:
+    if len(found) != 1 or found[0].opcode not in WHOLE:
         return None
     (i,) = found
+    made = walk.source(given, _WAY, inside_fusions=True).instruction
+    if made is not i and (made.opcode == i.opcode or (i.op_name and made.op_name == i.op_name)):
+        return None  # each device has done its part, and these are the results
     if i.opcode == "custom-call":
         family = FAMILIES[int(families(facts.module)[i.index])].id
         if family not in ("custom_call", "linear_algebra"):
@@ -64,36 +64,15 @@ def whole_for(facts: Facts, row: Collective) -> Whole | None:
 
 
 def _is_along(i: Instruction, row: Collective) -> bool | None:
-    gathered = set(_ints(row.instruction.attribute("dimensions")))
+    gathered = set(ints(row.instruction.attribute("dimensions")))
     shape = i.operands[0].shape if i.operands else None
     if shape is None or not shape.is_array or not gathered:
         return None
     rank = len(shape.dimensions)
     if rank != len(row.instruction.operands[0].shape.dimensions):
         return None  # reshaped in between
-    dims = _dimensions(i, rank)
+    dims = dimensions_of(i, rank)
     return None if dims is None else bool(gathered & dims)
-
-
-def _dimensions(i: Instruction, rank: int) -> set[int] | None:
-    """The dimensions that an operation goes along; None if nobody knows."""
-    if i.opcode == "fft":
-        return set(range(rank - len(_ints(i.attribute("fft_length"))), rank))
-    if i.opcode == "sort":
-        return set(_ints(i.attribute("dimensions")))
-    if i.opcode == "topk" or i.custom_call_target == "TopK":
-        return {rank - 1}
-    if i.opcode in ("cholesky", "triangular-solve"):
-        return {rank - 2, rank - 1}
-    if i.opcode == "reduce-window":
-        sizes = re.search(r"size=([\dx]+)", i.attribute("window") or "")
-        window = [int(n) for n in sizes[1].split("x")] if sizes else []
-        return {d for d, n in enumerate(window) if n > 1} if len(window) == rank else None
-    return None
-
-
-def _ints(text: str | None) -> list[int]:
-    return [int(n) for n in _INTS.findall(text or "")]
 
 
 def gathered_for_one(facts: Facts) -> Iterator[Finding]:
@@ -103,7 +82,7 @@ def gathered_for_one(facts: Facts) -> Iterator[Finding]:
         whole = whole_for(facts, row)
         if whole is not None:
             frame, _ = facts.line(whole.operation)
-            groups[frame, _name(whole.operation), whole.along].append((row, whole))
+            groups[frame, name_of(whole.operation), whole.along].append((row, whole))
     for (_, name, along), found in groups.items():
         rows = [row for row, _ in found]
         rows.sort(key=lambda r: -r.payload_bytes)
@@ -132,18 +111,10 @@ def gathered_for_one(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _name(i: Instruction) -> str:
-    """What the program calls it: ``top_k``, ``cumsum``, ``fft``."""
-    *scopes, last = i.op_name.split("/") if i.op_name else [""]
-    if last.startswith("reduce_window") and scopes:  # cumsum and its like, by their own name
-        last = re.sub(r"^\w+\((.*)\)$", r"\1", scopes[-1])
-    return last or i.custom_call_target or i.opcode
-
-
 def _words(whole: Whole, name: str, row: Collective) -> tuple[str, str]:
     """Why it is whole, and what to do about it where that is known to help."""
     i, along = whole
-    dims = ", ".join(map(str, _ints(row.instruction.attribute("dimensions"))))
+    dims = ", ".join(map(str, ints(row.instruction.attribute("dimensions"))))
     if along is None:
         return "XLA has no rule to compute it in parts over devices", ""
     if not along:

@@ -20,12 +20,14 @@ gather  WEIGHTS      parameters that are stored in shards (FSDP)
 any     CONSTRAINED  a constraint of the person wants another sharding
         REQUESTED    the program asks for it by name
         RESHARDED    an operation needs another sharding than its operand has; ``why`` names both
+        ALONG        an operation goes along a dimension that is sharded
         INSERTED     the partitioner put it in, and which operation needs it is not known
         UNKNOWN      anything else
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,6 +47,7 @@ from ..why.provenance_card import Why
 from ..why.provenance_origins import AxisOrigin
 from . import limits
 from .facts import Facts
+from .whole_operations import WHOLE, dimensions_of, name_of
 
 
 class For(Enum):
@@ -67,6 +70,7 @@ class For(Enum):
     REQUESTED = "requested"
     DERIVED = "derived"
     RESHARDED = "resharded"
+    ALONG = "along"
     INSERTED = "inserted"
     UNKNOWN = "unknown"
 
@@ -108,6 +112,8 @@ def _purpose(facts: Facts, row: Collective) -> Purpose:
         return _requested(row)
     if found.what in (For.UNKNOWN, For.JOINED):
         found = _by_why(facts, row) or found
+    if found.what is For.UNKNOWN and kind.exchanges:
+        found = _along(facts, row) or found
     if found.what is For.UNKNOWN and row.inserted and not kind.reduces:
         return Purpose(For.INSERTED, _unknown(facts, row))
     return found
@@ -119,6 +125,57 @@ def _unknown(facts: Facts, row: Collective) -> str:
     if card is None:
         return "a dump lacks the program before partitioning, which hs.capture of the function has"
     return card.unknown or "the program before partitioning does not say"
+
+
+def _along(facts: Facts, row: Collective) -> Purpose | None:
+    """An exchange before or after an operation whose own dimension is sharded outside it."""
+    after = [i for r in results_of(row) for i in _ends(r)]
+    before = [walk.source(o, _MOVED, inside_fusions=True).instruction for o in _operands(row)]
+    card = reasons(facts.module, facts.target)[row.index]
+    for operations in (after, before):
+        if len(set(operations)) != 1 or operations[0].opcode not in WHOLE:
+            continue
+        i = operations[0]
+        shape = i.operands[0].shape if i.operands else i.shape
+        if not shape.is_array:
+            continue
+        along = dimensions_of(i, len(shape.dimensions)) or set()
+        had = _sharded(card.had) if card is not None and card.opcode == i.opcode else []
+        cut = {d for d, axes in enumerate(had) if axes != "None"}
+        parts = _cut_before(row, shape.dimensions) if operations is after else set()
+        for d in sorted(along & (cut if len(had) == len(shape.dimensions) else parts)):
+            return Purpose(
+                For.ALONG,
+                f"{name_of(i)} goes along dimension {d}, which is sharded: it is cut along another"
+                " dimension before, and put back afterwards",
+            )
+    return None
+
+
+_MOVED = opcodes.MOVES | opcodes.FUSIONS | opcodes.BUNDLES
+
+
+def _ends(value: Position) -> list[Instruction]:
+    uses = walk.uses(value, _MOVED, inside_fusions=True, reach=limits.CAUSE_REACH)
+    return [use.instruction for use in uses]
+
+
+def _sharded(spec: str) -> list[str]:
+    """What each dimension is cut over: ``["None", "'x'"]`` of ``P(None, 'x')``."""
+    return _AXES.findall(spec.partition("P(")[2].removesuffix(")"))
+
+
+def _cut_before(row: Collective, whole: Sequence[int]) -> set[int]:
+    """The dimensions of ``whole`` of which each device had a part before an exchange, by shapes."""
+    found: set[int] = set()
+    for o in _operands(row):
+        for p in walk.back(o, opcodes.SAME_ORDER):
+            had = p.instruction.shape.dimensions if p.instruction.shape.is_array else ()
+            if len(had) == len(whole) and math.prod(had) == math.prod(whole):
+                found |= {
+                    d for d, n in enumerate(whole) if n == had[d] * row.group_size and n > had[d]
+                }
+    return found
 
 
 def _requested(row: Collective, of: str = "") -> Purpose:
@@ -566,7 +623,7 @@ def words(rows: Sequence[Purpose]) -> tuple[str, str]:
     if first.what is For.GRADIENTS and all(x.is_stacked for x in rows):
         said += "; the loop keeps those of each trip"
     known = list(dict.fromkeys(of for x in rows for of in (x.of, *x.also) if of))
-    if first.what in (For.RESHARDED, For.INSERTED):
+    if first.what in (For.RESHARDED, For.INSERTED, For.ALONG):
         more = " (of the longest)" if len(known) > 1 else ""
         said = f"{said.format(of=known[0])}{more}"
         return (said if first.what is For.RESHARDED else said[:1].upper() + said[1:]), advice
@@ -638,6 +695,7 @@ _WORDS: dict[For, tuple[str, str]] = {
     For.REQUESTED: ("the program asks for it by name", ""),
     For.DERIVED: ("autodiff asks for it, for the gradient of what the line says", ""),
     For.RESHARDED: ("{of}", ""),
+    For.ALONG: ("{of}", ""),
     For.INSERTED: ("the partitioner put it in; which operation needs it is unknown: {of}", ""),
     For.UNKNOWN: ("", ""),
 }  # fmt: skip
