@@ -30,6 +30,7 @@ from findings_programs import (
     printing,
     python_loop,
     reads_the_old,
+    rows_of_a_cache,
     shaped,
     stored_gathered,
     stored_repeated,
@@ -614,6 +615,14 @@ twin(
     SECONDS, fetched_from_the_host,
 )  # fmt: skip
 twin("host-callback", "out of the compiled step", "no print in the step", CALLS, printing)
+
+
+@pair(
+    "looped-updates", "x.at[i].set(row) under jax.vmap",
+    "each sequence's row written by its index", SECONDS, "tpu",
+)  # fmt: skip
+def written_by_index(followed: bool) -> hs.Capture:
+    return hs.capture(*rows_of_a_cache(followed), topology="v5e:1x1")
 
 
 @pair("whole-copies", "take two steps in each trip", "two steps in a trip", SECONDS)

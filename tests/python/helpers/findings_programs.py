@@ -456,6 +456,24 @@ def _offloads_nothing(ill: bool) -> hs.Capture:
     return hs.capture(*offloading("made" if ill else "given", F32))
 
 
+def rows_of_a_cache(by_index: bool, rows: int = 256) -> tuple[Any, ...]:
+    """A row of each sequence's cache written at a place of its own."""
+
+    def one(cache: Any, at: Any, row: Any) -> Any:
+        if by_index:
+            return cache.at[at].set(row)
+        return jax.lax.dynamic_update_slice(cache, row[None], (at, 0))
+
+    step = jax.jit(jax.vmap(one), donate_argnums=0)
+    cache = shaped((rows, 1024, 1024), BF16)
+    return step, cache, shaped((rows,), jnp.int32), shaped((rows, 1024), BF16)
+
+
+@case("looped-updates", "A scatter became a loop of 256 steps", "tpu")
+def caches_written_by_row(ill: bool) -> hs.Capture:
+    return hs.capture(*rows_of_a_cache(not ill), topology="v5e:1x1")
+
+
 def leapfrog(unroll: int, rows: int = 1024) -> tuple[Any, ...]:
     """Time steps of a wave from two states, of which the new one takes the older one's place."""
 

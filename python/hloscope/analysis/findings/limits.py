@@ -102,6 +102,9 @@ WHOLE_COPY_BYTES = 1 << 16
 # Of the bytes moved, in values of 64 bits.
 WIDE_BYTES_SHARE = 0.05
 
+# Trips in a step of a scatter that became a loop: so few take no time that anyone sees.
+LOOPED_UPDATES = 64
+
 # -- the program
 
 # Bytes: what is better passed as an argument.

@@ -8,6 +8,7 @@ from ...hlo import Computation, Instruction, opcodes, walk
 from ...hlo.walk import Position
 from ..base.loops.trips import trip_count
 from . import limits
+from .copy_reasons import updated
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -112,3 +113,74 @@ def _work(facts: Facts, body: Computation) -> list[Instruction]:
                     seen.add(c)
                     todo.append(c)
     return found
+
+
+def looped_updates(facts: Facts) -> Iterator[Finding]:
+    """Scatters that the compiler took apart into a loop, which writes one update a trip.
+
+    Such a loop is named after the operation, where one of the program is named ``while``.
+    """
+    if facts.seconds is None:
+        return
+    groups: dict[object, list[tuple[Instruction, Computation, int]]] = {}
+    for n in facts.table.where("while").tolist():
+        loop = facts.table.instructions[n]
+        body, trips = dict(loop.called).get("body"), trip_count(loop)
+        is_scatter = _name(loop).startswith("scatter")
+        if facts.cost.runs[n] and is_scatter and body is not None and trips and _writes(body):
+            frame, _ = facts.line(loop)
+            key = (frame.file, frame.line, trips, _name(loop)) if frame is not None else loop.index
+            groups.setdefault(key, []).append((loop, body, trips))
+    for rows in groups.values():
+        loops = [loop for loop, _, _ in rows]
+        first, _, trips = rows[0]
+        runs = sum(float(facts.cost.runs[loop.index]) for loop in loops)
+        if runs * trips < limits.LOOPED_UPDATES:
+            continue
+        work = [i for _, body, _ in rows for i in _work(facts, body)]
+        work.sort(key=lambda i: -float(facts.seconds[i.index]))  # type: ignore[index]
+        seconds = float(sum(facts.seconds[i.index] for i in work))
+        share = facts.time_share(seconds, float(sum(facts.moved[i.index] for i in work)))
+        frame, inferred = facts.line(first)
+        if len(loops) > 1:
+            what = f"{len(loops):,} {_name(first)}s became loops of {trips:,} steps"
+            often = f", which run {runs:,.0f} times in all"
+        else:
+            what = f"A {_name(first)} became a loop of {trips:,} steps"
+            often = f", and runs {runs:,.0f} times" if runs > 1 else ""
+        # a batch of them, each at a place of its own, is a scatter that sets
+        by_row = _name(first) == "scatter" and "dynamic_update" in facts.code(frame)
+        yield Finding(
+            "looped-updates",
+            f"{what}{often}",
+            f"XLA made %{first.name} of it, which writes one update in each trip ({names(work)});"
+            " what a trip costs by itself is not modelled"
+            + (", and jax.vmap of a dynamic_update_slice is such a scatter" if by_row else ""),
+            "write the row by its index instead, x.at[i].set(row) under jax.vmap: that stays one"
+            " operation"
+            if by_row
+            else "",
+            max(share, limits.WORTH_SAYING),
+            seconds if seconds >= limits.LEAST_SECONDS else None,
+            None,
+            "",
+            (*loops, *work[:20]),
+            frame,
+            inferred,
+        )
+
+
+def _name(loop: Instruction) -> str:
+    """The operation that a loop is named after: ``scatter-add``, or ``while``."""
+    return loop.op_name.rpartition("/")[2]
+
+
+def _writes(body: Computation) -> bool:
+    """Whether each trip writes into an array that the loop carries."""
+    if body.root is None or not body.parameters:
+        return False
+    for k in range(len(body.root.operands)):
+        buffer = updated(walk.source(Position(body.root, (k,)), opcodes.SAME_ORDER))
+        if buffer is not None and Position(body.parameters[0], (k,)) in walk.path(buffer, _SAME):
+            return True
+    return False

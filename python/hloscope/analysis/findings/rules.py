@@ -54,6 +54,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("idle-matmul", compute_rules.idle_matmuls, OPTIMISED),
     ("repeated-operand", compute_rules.repeated_operands, OPTIMISED),
     ("batched-branches", compute_rules.batched_branches, OPTIMISED),
+    ("looped-updates", loop_rules.looped_updates, OPTIMISED),
     ("batched-loop", loop_rules.batched_loops, OPTIMISED),
     ("rematerialisation", compute_rules.rematerialisation, ANY_STAGE),
     ("not-donated", memory_rules.not_donated, OPTIMISED),
