@@ -8,7 +8,6 @@ from ...hlo import Computation, Instruction, opcodes, walk
 from ...hlo.walk import Position
 from ..base.loops.trips import trip_count
 from . import limits
-from .copy_reasons import updated
 from .facts import Facts
 from .finding import Finding, names, percent
 
@@ -127,7 +126,7 @@ def looped_updates(facts: Facts) -> Iterator[Finding]:
         loop = facts.table.instructions[n]
         body, trips = dict(loop.called).get("body"), trip_count(loop)
         is_scatter = _name(loop).startswith("scatter")
-        if facts.cost.runs[n] and is_scatter and body is not None and trips and _writes(body):
+        if facts.cost.runs[n] and is_scatter and body is not None and trips and _write(body):
             frame, _ = facts.line(loop)
             key = (frame.file, frame.line, trips, _name(loop)) if frame is not None else loop.index
             groups.setdefault(key, []).append((loop, body, trips))
@@ -150,6 +149,8 @@ def looped_updates(facts: Facts) -> Iterator[Finding]:
             often = f", and runs {runs:,.0f} times" if runs > 1 else ""
         # a batch of them, each at a place of its own, is a scatter that sets
         by_row = _name(first) == "scatter" and "dynamic_update" in facts.code(frame)
+        write = _write(rows[0][1])
+        is_one_row = by_row and write is not None and _is_one_row(write)
         yield Finding(
             "looped-updates",
             f"{what}{often}",
@@ -158,7 +159,7 @@ def looped_updates(facts: Facts) -> Iterator[Finding]:
             + (", and jax.vmap of a dynamic_update_slice is such a scatter" if by_row else ""),
             "write the row by its index instead, x.at[i].set(row) under jax.vmap: that stays one"
             " operation"
-            if by_row
+            if is_one_row
             else "",
             max(share, limits.WORTH_SAYING),
             seconds if seconds >= limits.LEAST_SECONDS else None,
@@ -175,12 +176,23 @@ def _name(loop: Instruction) -> str:
     return loop.op_name.rpartition("/")[2]
 
 
-def _writes(body: Computation) -> bool:
-    """Whether each trip writes into an array that the loop carries."""
+def _write(body: Computation) -> Instruction | None:
+    """What each trip writes into an array that the loop carries; None if it writes into none."""
     if body.root is None or not body.parameters:
-        return False
+        return None
     for k in range(len(body.root.operands)):
-        buffer = updated(walk.source(Position(body.root, (k,)), opcodes.SAME_ORDER))
-        if buffer is not None and Position(body.parameters[0], (k,)) in walk.path(buffer, _SAME):
-            return True
-    return False
+        update = walk.source(Position(body.root, (k,)), _SAME, inside_fusions=True).instruction
+        if update.opcode not in opcodes.UPDATES or not update.operands:
+            continue
+        held = walk.source(update.operands[0], _SAME)
+        if held.instruction is body.parameters[0] and held.element == (k,):
+            return update
+    return None
+
+
+def _is_one_row(update: Instruction) -> bool:
+    """Whether it writes one index of each dimension that it does not write whole."""
+    if update.opcode != "dynamic-update-slice" or len(update.operands) < 2:
+        return False
+    part, whole = (update.operands[k].shape.dimensions for k in (1, 0))
+    return all(n in (1, all_of) for n, all_of in zip(part, whole, strict=True))
