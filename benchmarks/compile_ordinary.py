@@ -32,22 +32,26 @@ def captured(file: Path, place: str, **options: Any) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
-    axes = getattr(module, "MESH", None)
-
-    def mesh(devices: object) -> jax.sharding.Mesh:
-        return jax.sharding.Mesh(np.array(devices).reshape(tuple(axes.values())), tuple(axes))
-
     lowered = options.pop("lowered", False)  # with a mesh, as jax lowers it itself
+    axes = getattr(module, "MESH", None)
+    on_devices = not hasattr(module, "make")
+
+    def made(devices: Any) -> Any:  # the function and its arguments
+        if on_devices:
+            return module.build(devices)
+        if axes is None:
+            return module.make()
+        return module.make(jax.sharding.Mesh(np.array(devices).reshape([*axes.values()]), [*axes]))
+
     if place == "cpu":
-        function, arguments = module.make(mesh(jax.devices())) if axes else module.make()
+        function, arguments = made(jax.devices())
         return hs.capture(function, *arguments, **options)
-    if axes is None:
-        function, arguments = module.make()
+    if axes is None and not on_devices:
+        function, arguments = made(None)
         return hs.capture(function, *arguments, topology="v5e:2x4", **options)
     from jax.experimental import topologies
 
-    chips = topologies.get_topology_desc("v5e:2x4", platform="tpu").devices
-    function, arguments = module.make(mesh(chips))
+    function, arguments = made(topologies.get_topology_desc("v5e:2x4", platform="tpu").devices)
     if lowered:
         jitted = function if hasattr(function, "lower") else jax.jit(function)
         return hs.capture(jitted.lower(*arguments), **options)

@@ -55,7 +55,7 @@ const HUGE = 40_000;
 /** Another shape is taken for a picture that is larger by this factor. */
 const WORTHWHILE = 1.04;
 /** A picture that is smaller than this share of what can be read is so in every shape. */
-const HOPELESS = 0.8;
+const HOPELESS = 0.6;
 /**
  * What a group's share of the work counts for where it is one level deeper: a pass opens before the
  * layers of another one. A level that holds nearly all of the work around it is none.

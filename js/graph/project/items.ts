@@ -153,6 +153,8 @@ export class ItemWriter {
     const { tree, counts } = this;
     const runs = Math.max(1, times);
     if (worthOf(tree, tree.root) === 0 || worthOf(tree, node) * runs >= SMALL_WORK) return false;
+    const group = tree.groupOf(node);
+    if (group >= 0 && tree.model.groupKind(group) === "section") return true;
     return counts.total(node) * runs < SMALL_COUNT * counts.total(tree.root);
   }
   memberNode(position: number): number {

@@ -50,7 +50,7 @@ GroupKind = Literal[
     "call",  # called by call, async-start, map, custom-call; owner = the caller
     "reducer",  # to_apply, comparator, select, scatter; owner = the caller
     "component",  # class of equal connected components of a very large flat group
-    "section",  # consecutive part of a very large flat group with no better structure
+    "section",  # part of a large flat group by schedule; small operations in one place
     "unreachable",  # computation that nothing calls (truncated dumps)
 ]
 

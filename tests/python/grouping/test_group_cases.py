@@ -272,23 +272,27 @@ def around(before: int, after: int, inside: str) -> list[str]:
 
 
 def test_loose_boxes_around_a_scope_are_gathered_in_entry() -> None:
-    """From a dozen boxes on, with the scope."""
-    assert around(6, 5, "net") == ["scope net: 3 (3)"]
-    found = around(6, 6, "net")
-    assert found == ["component inputs: 6 (6)", "scope net: 3 (3)", "component outputs: 6 (6)"]
+    """With more than a dozen that are not small."""
+    assert around(6, 6, "net") == ["scope net: 3 (3)"]
+    found = around(7, 6, "net")
+    assert found == [
+        "section 7 operations: 7 (7)",
+        "scope net: 3 (3)",
+        "section 6 operations: 6 (6)",
+    ]
 
 
 def test_loose_boxes_around_a_loop_are_gathered_in_entry() -> None:
     calls = ["body body: 2 (2)", "condition condition: 2 (2)"]
-    assert sorted(around(6, 6, "while")) == calls
-    gathered = ["component inputs: 7 (7)", "component outputs: 6 (6)"]
+    assert sorted(around(6, 5, "while")) == calls
+    gathered = ["section 7 operations: 7 (7)", "section 6 operations: 6 (6)"]
     assert sorted(around(7, 6, "while")) == sorted([*calls, *gathered])
     assert around(7, 6, "sort") == []  # few enough to be read without groups
     assert around(8, 7, "sort") == ["component inputs: 8 (8)", "component outputs: 7 (7)"]
 
 
 def test_a_scope_around_a_loop_shows_the_loop() -> None:
-    """More than six others are gathered; without a loop they stay."""
+    """More than a dozen others are gathered; without a loop they stay."""
     beside = chain("z", 8, "other", "mainp")
 
     def of(before: int, after: int, inside: str) -> list[str]:
@@ -300,22 +304,23 @@ def test_a_scope_around_a_loop_shows_the_loop() -> None:
             row = f"w = {F} sort(a{before - 1}), dimensions={{0}}, {meta}"
         rows += [row, *chain("b", after, "net", "w"), f"r = ({F}) tuple(b{after - 1})"]
         said = told(read(CALLED, entry_of(*beside, *rows)))
-        return [line.strip() for line in said if "component" in line or "scope net" in line]
+        return [line.strip() for line in said if "operations" in line or "scope net" in line]
 
     assert of(3, 3, "loop") == ["scope net: 7 (11)"]
-    assert of(4, 3, "loop") == [
-        "scope net: 1 (12)", "component sine: 4 (4)", "component sine 2: 3 (3)",
+    assert of(8, 7, "loop") == [
+        "scope net: 1 (20)", "section 8 operations: 8 (8)", "section 7 operations: 7 (7)",
     ]  # fmt: skip
     assert of(8, 8, "sort") == ["scope net: 17 (17)"]
 
 
-def test_a_body_is_not_gathered_as_entry_is() -> None:
+def test_a_body_is_gathered_as_entry_is() -> None:
     rows = [*chain("a", 8, ".", "bodyp"), *chain("n", 3, "net", "a7"), *chain("b", 8, ".", "n2")]
     body = computation("body", *rows)
     loop = f"w = {F} while(mainp), condition=condition, body=body"
     said = told(read(CALLED.replace("body", "nobody"), body, entry_of(loop)))
     inside = [line.strip() for line in said if line.startswith("      ")]
-    assert inside == ["scope net: 3 (3)"]
+    crowd = "section 8 operations: 8 (8)"
+    assert inside == [crowd, "scope net: 3 (3)", crowd]
 
 
 def test_a_plain_tree_has_computations_alone() -> None:

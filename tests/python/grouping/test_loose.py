@@ -1,4 +1,4 @@
-"""A crowded first level: what lies loose beside the parts is gathered, in their order."""
+"""What is small beside the parts of a program is gathered, in their order."""
 
 from __future__ import annotations
 
@@ -47,19 +47,41 @@ def _first_level(text: str) -> tuple[list[str], int]:
     return labels, int((tree.group == entry).sum())
 
 
-def test_a_crowded_first_level_is_gathered_by_what_stands_before():
-    labels, _ = _first_level(_program(6))
-    assert "inputs" in labels
-    assert "outputs" in labels
-    assert len(labels) == len(set(labels))
-    assert len(labels) <= 6
-    assert labels.index("inputs") < labels.index("outputs")
+def test_small_operations_are_gathered_by_what_stands_before():
+    labels, loose = _first_level(_program(6))
+    small = "6 small operations"
+    assert labels == [small, "part_0", small, "part_1", "7 small operations"]
+    assert loose == 1  # the parameter
 
 
-def test_a_first_level_that_can_be_read_stays():
-    labels, _ = _first_level(_program(1))
-    assert "inputs" not in labels
-    assert "outputs" not in labels
+def test_two_operations_beside_parts_stay():
+    text = _program(1, layers=2).replace("  ROOT r = f32[64,64] negate(c0)\n", "")
+    text = text.replace("  c0 =", "  ROOT c0 =").replace("(a0, a0)", "(x, x)")
+    labels, loose = _first_level(text)
+    assert labels == ["part_0", "part_1"]
+    assert loose == 4  # between the parts, after them, one that nothing uses, and the parameter
+
+
+def test_what_does_much_of_the_work_is_seen_though_it_is_one_operation():
+    for width, loose in ((64, 1), (512, 2)):
+        text = _program(6).replace("a3 = f32[64,64]", f"a3 = f32[{width},{width}]")
+        small, boxes = _first_level(text.replace("(a3)", "(a2)"))
+        assert small[0] == "6 small operations" if width == 64 else "5 small operations"
+        assert boxes == loose
+
+
+def test_more_products_than_can_be_read_are_gathered_when_they_are_small():
+    """A head is seen, a crowd of projections that do nothing of the work is one box."""
+    product = "dot(s, s), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    for heads, loose in ((4, 4 + 4), (20, 4)):
+        text = _program(1).replace("  ROOT r = ", "  s = f32[4,4] slice(x), slice={[0:4], [0:4]}\n")
+        lines = text.splitlines()[:-1]
+        lines[-1:] = [lines[-1].partition(" negate(")[0]]
+        lines += [f"  h{k} = f32[4,4] {product}" for k in range(heads)]
+        names = ", ".join(f"h{k}" for k in range(heads))
+        shape = ", ".join("f32[4,4]" for _ in range(heads))
+        lines += [f"  ROOT r = ({shape}) tuple({names})", "}"]
+        assert _first_level("\n".join(lines))[1] == loose
 
 
 def test_what_serves_one_of_several_independent_parts_is_not_drawn_as_if_it_served_all():
@@ -162,7 +184,9 @@ def _step(loose: int, parts: bool) -> str:
         scope = f"{part}/" if parts else ""
         for k in range(4):
             meta = f'metadata={{op_name="jit(f)/jvp()/{scope}tanh"}}'
-            rows.append(f"  {part}{k} = f32[64,64] tanh({at}), {meta}")
+            dims = ", lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+            work = f"dot({at}, {at}){dims}" if k == 0 else f"tanh({at})"
+            rows.append(f"  {part}{k} = f32[64,64] {work}, {meta}")
             at = f"{part}{k}"
     for k in range(loose):
         meta = f'metadata={{op_name="jit(f)/jvp()/{OPCODES[k % 3]}"}}'
@@ -190,17 +214,11 @@ def test_what_lies_loose_in_a_crowded_pass_is_gathered():
 
 
 def test_a_pass_without_parts_or_of_few_boxes_stays():
-    labels, loose = _in_forward(_step(4, parts=True))
+    labels, loose = _in_forward(_step(2, parts=True))
     assert sorted(labels) == ["block", "embed", "head"]
-    assert loose == 4
+    assert loose == 2
     labels, loose = _in_forward(_step(9, parts=False))
     assert labels == []
-
-
-def test_gatherings_of_one_name_are_numbered():
-    labels, _ = _first_level(_program(3, layers=4))
-    between = [name for name in labels if name.startswith("cosine")]
-    assert [name.partition(" ")[2] for name in between] == ["", "2"]
 
 
 def _loops(scopes: int, between: int) -> str:
@@ -254,7 +272,7 @@ fewer {{
 {enter}{limit}}}
 
 step {{
-{enter}  y = f32[64,64] tanh(x)
+{enter}  y = f32[64,64] dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
   ROOT r = {pair} tuple(i, y)
 }}
 
@@ -275,5 +293,6 @@ ENTRY main {{
     (body,) = {int(tree.of_computation[c.index]) for c in module.computations if c.name == "outer"}
     boxes = [i for i in module.instructions if tree.group[i.index] == body]
     assert not any(i.opcode in OPCODES for i in boxes)
-    (component,) = [g for g in tree.children()[body] if KINDS[tree.kind[g]] == "component"]
-    assert tree.size[component] == 18
+    (small,) = [g for g in tree.children()[body] if KINDS[tree.kind[g]] == "section"]
+    assert tree.size[small] == 18
+    assert tree.label[small] == "18 small operations"

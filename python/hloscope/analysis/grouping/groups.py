@@ -30,6 +30,7 @@ from ...hlo import opcodes
 from ...hlo.collective_kinds import is_collective
 from ..base.labels.families import ID, families
 from ..base.labels.flags import INLINE, LANDMARK, QUIET, flags
+from ..base.labels.labels import without_serial
 from ..base.lines.op_name import (
     BACKWARD,
     CALLED,
@@ -51,9 +52,10 @@ from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .in_turn import put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
-from .loose import AROUND_LOOP, PASS, Walk, gather_flat, gather_loose
+from .loose import SMALL, Walk, gather_flat, gather_minor
 from .outline import outline
 from .statements import gather_statements
+from .work import shares
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module
@@ -70,8 +72,6 @@ FLAT = 12
 FLAT_CALLS = 3
 # Computations that nothing calls, beside ENTRY or in its place.
 BESIDE = 10
-# Single operations and kinds of groups that may stand in a group with calls.
-BESIDE_CALLS = 6
 # No more boxes than this are a piece of a call of the same name that has so many times as many.
 PIECE = 4
 PIECE_OF = 5
@@ -87,8 +87,6 @@ _ROLE_KINDS = {
     "true_computation": "branch",
     "false_computation": "branch",
 }
-_PASSES = ((FORWARD,), (BACKWARD,))
-_MOVED = (ID["elementwise"], ID["data_movement"])
 _CALLERS = opcodes.DIRECT_CALLS - opcodes.FUSIONS | {"map", "custom-call"}
 
 
@@ -150,6 +148,7 @@ class _TreeBuilder:
         self.flags = np.zeros(n, np.uint16) if plain else flags(module)
         self.quiet = (self.flags & QUIET) != 0
         self.is_loop = self.t.by_opcode(lambda o: o == "while", bool)
+        self.is_call = self.t.by_opcode(lambda o: o == "conditional" or o in _CALLERS, bool)
         self.parameter = self.t.by_opcode(lambda o: o == "parameter", bool)
         self.turns: dict[int, str] = {}
         self.nodes: list[Node] = []
@@ -416,33 +415,18 @@ class _TreeBuilder:
                 cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
             nodes.extend(node.children)
         if self.outline.by_calls:  # what is beside calls is gathered before it is cut
-            self._gather_statements(top, [n for n in nodes if n.children or self._holds_loop(n)])
-            self._gather_small(top, [n for n in nodes if n.children or self._holds_loop(n)])
+            self._gather_statements(top, [n for n in nodes if n.children or self._runs(n)])
+            self._gather_beside_calls(top, nodes)
             nodes = list(within(top))
             self._gather_statements(top, [n for n in nodes if not n.children])
+        else:
+            self._gather_beside_calls(top, nodes)
         for node in reversed(nodes):
             cut_wide(node, self.t, self.quiet)
-        if self.outline.by_calls:
-            self._gather_small(top, [n for n in nodes if not n.children])
-            return
-        if top.kind == "body" and self._holds_loop(top):
-            landmark = (self.flags & LANDMARK) != 0
-            gather_loose(
-                top, self.t, self.quiet, landmark, Walk.of(int(self.t.size[top.computation]))
-            )
-        if top.kind == "entry":
-            landmark = (self.flags & LANDMARK) != 0
+        self._gather_crowded(top, nodes)
+        if top.kind == "entry" and not self._runs(top):
             walk = Walk.of(int(self.t.size[top.computation]))
-            if top.children or self._holds_loop(top):
-                gather_loose(top, self.t, self.quiet, landmark, walk)
-            gather_flat(top, self.t, self.quiet, landmark, walk)
-            around = [n for n in nodes if n is not top and n.kind == "scope"]
-            passes = [n for n in top.children if n.children and n.path[-1:] in _PASSES]
-            around = [n for n in around if self._holds_loop(n) or any(n is p for p in passes)]
-            stays = landmark & ~np.isin(self.family, _MOVED)
-            for node in around:
-                most = AROUND_LOOP if self._holds_loop(node) else PASS
-                gather_loose(node, self.t, self.quiet, stays, walk, most)
+            gather_flat(top, self.t, self.quiet, (self.flags & LANDMARK) != 0, walk)
 
     def _gather_statements(self, top: Node, nodes: list[Node]) -> None:
         """Makes the operations of one library call, and of one line of the person's, one box."""
@@ -458,18 +442,32 @@ class _TreeBuilder:
                 gather_library_calls(node, self.t, self.quiet, tree)
             gather_statements(node, self.t, self.quiet, works, walk, self.statement)
 
-    def _gather_small(self, top: Node, nodes: list[Node]) -> None:
-        """Gathers single operations beside calls, so that the calls are what is seen."""
-        landmark = (self.flags & LANDMARK) != 0
-        stays = landmark & ~np.isin(self.family, _MOVED)
+    def _gather_beside_calls(self, top: Node, nodes: list[Node]) -> None:
+        """Gathers small operations beside calls, so that the calls are what is seen."""
         walk = Walk.of(int(self.t.size[top.computation]))
         for node in nodes:
-            if node.kind in _NESTED and not node.children and not self._holds_loop(node):
-                continue
-            if node.children or self._holds_loop(node):
-                gather_loose(node, self.t, self.quiet, stays, walk, BESIDE_CALLS)
-            elif node is top and top.kind == "entry":
-                gather_flat(node, self.t, self.quiet, landmark, walk)
+            if any(c.kind not in _UNNAMED for c in node.children) or self._runs(node):
+                self._gather_minor(node, walk)
+
+    def _gather_crowded(self, top: Node, nodes: list[Node]) -> None:
+        """The same in groups of statements and components alone, if they are crowded."""
+        walk = Walk.of(int(self.t.size[top.computation]))
+        for node in nodes:
+            boxes = len(node.children) + count_boxes(self.quiet, node.members)
+            alone = all(c.kind in _UNNAMED for c in node.children) and not self._runs(node)
+            if alone and node.children and boxes > FLAT:
+                self._gather_minor(node, walk)
+
+    def _gather_minor(self, node: Node, walk: Walk) -> None:
+        loops = self.is_loop & ~self.of_library
+        gather_minor(node, self.t, self.quiet, loops, self.products, shares(self.module), walk)
+
+    def _runs(self, node: Node) -> bool:
+        """Whether a loop, or a call that does some of the work, is directly in a group."""
+        if self._holds_loop(node):
+            return True
+        calls = node.members[self.is_call[node.members]]
+        return bool((shares(self.module)[calls] >= SMALL).any())
 
     @cached_property
     def statement(self) -> Ints | None:
@@ -586,6 +584,7 @@ def _names(chain: Chain) -> Path:
 
 
 _NESTED = frozenset(["scope", "component", "section"])
+_UNNAMED = frozenset(["component", "section"])
 
 
 def _kind(opcode: str, role: str) -> str:
@@ -606,4 +605,4 @@ def _label(kind: str, name: str, caller: Instruction) -> str:
         if caller.attribute("true_computation"):
             return "true branch" if at == 0 else "false branch"
         return f"branch {at}"
-    return kind if kind == "condition" else name
+    return kind if kind == "condition" else without_serial(name) if kind == "call" else name

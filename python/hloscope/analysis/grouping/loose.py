@@ -1,33 +1,38 @@
-"""Gathers loose instructions outside the parts of a program, so that its first level is readable.
+"""Gathers small operations beside calls, so that the calls are what is seen.
 
-    compare ─ select ─┐                       inputs ─┐
-    broadcast ─ add ──┴─ forward ─ backward           └─ forward ─ backward ─ outputs
-    multiply ─ convert ────────────────┘
+    embed ─ multiply ─ add ─ mask ─ Block ─ convert ─ Block ─ reduce ─ all-reduce
+    embed ─┴─ 3 small operations ─┘ Block ─ convert ─ Block ─┴─ 2 small operations ─┘
 
-A loose instruction goes with those that have the same parts before them: a path between two of
-one group never leads through a part, and what serves one of several independent parts is not
-drawn as if it served all. Loops, products and collectives stay where they are.
+Small: of next to none of the program's arithmetic. Those of one place have the same calls before
+them: no path between two of them leads through a call. In a computation of boxes alone, all that
+is between two products or collectives is one place.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.labels.labels import telling_mask, words_of_mask
+from ..base.labels.labels import is_words_of_opcodes, telling_mask, words_of_mask
 from ..base.table import Ints, Table
 from .components import cut_sections
-from .group_nodes import Node, count_boxes, within
+from .group_nodes import NAMELESS, Node, count_boxes, within
 
-# A first level has at most this many boxes.
-MOST = 12
-# The same for a scope around a loop: the weights of all layers, reordered before it.
-AROUND_LOOP = 6
-# The same for a pass, which is shown next to another one.
-PASS = 8
-# The same for ENTRY if it has only boxes: this many are readable.
+# An operation or statement that does less of the program's arithmetic is small.
+SMALL = 0.01
+# So many small boxes may stand beside calls by themselves.
+FEW = 2
+# Products are parts unless that leaves more boxes than this; with more single operations left,
+# all but loops and products are small.
+CROWDED = 12
+# More places of small operations than this, and those with equally many calls before them are one.
+MOST_PLACES = 3
+# ENTRY if it has only boxes: this many are readable.
 FLAT = 15
 # It is cut into this many parts by schedule.
 SECTIONS = 9
@@ -35,6 +40,8 @@ SECTIONS = 9
 _ROUNDS = 6
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
+_AGAIN = re.compile(r" \d+\Z")  # of the second call of one name
+_UNNAMED = ("component", "section")
 
 
 @dataclass
@@ -56,28 +63,75 @@ class Walk:
         return True
 
 
-def gather_loose(
+def gather_minor(
     node: Node,
     t: Table,
     quiet: NDArray[np.bool_],
-    landmark: NDArray[np.bool_],
+    loops: NDArray[np.bool_],
+    products: NDArray[np.bool_],
+    shares: NDArray[np.float64],
     walk: Walk,
-    most: int = MOST,
 ) -> None:
-    """Moves loose members of a crowded group into groups of their own, in place.
+    """Moves small boxes of a group that has others into boxes of their own, in place.
 
-    Crowded: with more than ``most`` boxes. ``landmark`` marks the instructions that stay.
+    ``loops`` marks the instructions that are parts, however small, ``products`` those that are
+    unless that leaves too many boxes; ``shares`` has each one's share of the arithmetic.
     """
-    loose = _loose(node, quiet, landmark)
-    names = {_class(c.label) for c in node.children}
-    if len(loose) < SMALLEST or len(loose) + len(names) <= most:
+    own = node.members[~quiet[node.members]]
+    tried = ((loops | products, SMALL), (loops, SMALL), (loops | products, 1.0))
+    for stays, most in tried:
+        light = ~stays & (shares < most)
+        rows, others = own[light[own]], own[~light[own]]
+        minor = [
+            c for c in node.children if c.kind in _UNNAMED and _is_light(c, light, shares, most)
+        ]
+        major = len(node.children) - len(minor) + len(others)
+        if (len(others) if stays is loops else major) <= CROWDED:
+            break
+    if len(rows) + len(minor) <= FEW or not major:
         return
     begin, end = extent(node)
     if not walk.takes(end - begin):
         return
-    kept = np.setdiff1d(node.members, loose)
-    alone = kept[(t.called.counts[kept] > 0) & ~quiet[kept]]
-    _gather(node, loose, t, _places(node, t, loose, begin, end, alone, most))
+    boxes, before = parts_before(node, t, begin, end, others, minor)
+    first = [int(next(n.members[0] for n in within(c) if len(n.members))) for c in minor]
+    found = [before[boxes[row - begin]] for row in [*first, *rows.tolist()]]
+    if len(set(found)) > MOST_PLACES:
+        found = [parts.bit_count() for parts in found]
+    places: dict[int, list[int]] = defaultdict(list)
+    for k, place in enumerate(found):
+        places[place].append(k)
+    for mine in places.values():
+        if len(mine) < SMALLEST:
+            continue
+        held = [minor[k] for k in mine if k < len(minor)]
+        loose = rows[[k - len(minor) for k in mine if k >= len(minor)]]
+        box = Node("section", "", node.computation, children=held, members=loose)
+        box.label = _gathered(box, quiet, most == SMALL)
+        moved = {id(c) for c in held}
+        node.children = [c for c in node.children if id(c) not in moved] + [box]
+        node.members = np.setdiff1d(node.members, loose, assume_unique=True)
+
+
+def _gathered(box: Node, quiet: NDArray[np.bool_], small: bool) -> str:
+    """How many, and the largest library call among them: ``log_softmax + 6 small``."""
+
+    def size(node: Node) -> int:
+        return sum(count_boxes(quiet, x.members) for x in within(node))
+
+    named = [c for c in box.children if c.label != NAMELESS and not is_words_of_opcodes(c.label)]
+    most = max(named, key=size, default=None)
+    if most is None:
+        return f"{size(box)} {'small ' if small else ''}operations"
+    name, rest = _AGAIN.sub("", most.label), size(box) - size(most)
+    return f"{name} + {rest} {'small' if small else 'more'}" if rest else name
+
+
+def _is_light(
+    node: Node, light: NDArray[np.bool_], shares: NDArray[np.float64], most: float
+) -> bool:
+    rows = np.concatenate([n.members for n in within(node)])
+    return bool(light[rows].all()) and float(shares[rows].sum()) < most
 
 
 def gather_flat(
@@ -123,7 +177,7 @@ def _gather(node: Node, loose: Ints, t: Table, places: Ints) -> None:
         label = ""
         if node.kind == "entry":
             label = "inputs" if d == 0 else "outputs" if _are_results(rows, t, node) else ""
-        label = label or "·".join(words_of_mask(telling_mask(t, rows))) or "between"
+        label = label or "·".join(words_of_mask(telling_mask(t, rows))) or NAMELESS
         name, again = label, 1
         while label in taken:
             again += 1
@@ -141,11 +195,6 @@ def _are_results(rows: Ints, t: Table, node: Node) -> bool:
     return bool((mine[users] | (users == t.roots[node.computation])).all())
 
 
-def _class(label: str) -> str:
-    """A label without digits: names that differ only in numbers are one stack, or nearly."""
-    return "".join(c for c in label if not c.isdigit())
-
-
 def _places(
     node: Node, t: Table, loose: Ints, begin: int, end: int, alone: Ints, most: int
 ) -> Ints:
@@ -154,8 +203,8 @@ def _places(
     In the order of how many these are; by this alone if there would be more than ``most`` places.
     ``alone``: instructions outside all groups that are parts by themselves.
     """
-    before = _parts_before(node, t, begin, end, alone)
-    sets = [before[row - begin] for row in loose.tolist()]
+    box, before = parts_before(node, t, begin, end, alone)
+    sets = [before[box[row - begin]] for row in loose.tolist()]
     order = {
         parts: n for n, parts in enumerate(sorted({*sets, 0}, key=lambda b: (b.bit_count(), b)))
     }
@@ -165,11 +214,14 @@ def _places(
     return np.array([order[parts] for parts in sets], np.int64)
 
 
-def _parts_before(node: Node, t: Table, begin: int, end: int, alone: Ints) -> list[int]:
-    """For each row of a group's extent, the parts that lead to it, as bits of a number.
+def parts_before(
+    node: Node, t: Table, begin: int, end: int, alone: Ints, minor: Sequence[Node] = ()
+) -> tuple[list[int], list[int]]:
+    """For each row of a group's extent its box, for each box the parts that lead to it, as bits.
 
     All that is before the extent is one part, but for parameters and constants. A part is one box:
-    whatever leads into it leads to all that comes out of it.
+    whatever leads into it leads to all that comes out of it. So is each of the group's children,
+    but those in ``minor`` are no parts.
     """
     children = len(node.children)
     box = np.arange(end - begin) + children + 1  # each row its own, but
@@ -179,6 +231,8 @@ def _parts_before(node: Node, t: Table, begin: int, end: int, alone: Ints) -> li
     outside = children  # what is before the extent
     is_part = np.zeros(children + 1 + end - begin, bool)
     is_part[: children + 1] = True
+    small = {id(child) for child in minor}
+    is_part[:children] = [id(child) not in small for child in node.children]
     is_part[box[alone - begin]] = True
     first, last = t.operands.offsets[[begin, end]].tolist()
     users, values = t.operands.rows[first:last] - begin, t.operands.values[first:last] - begin
@@ -201,4 +255,4 @@ def _parts_before(node: Node, t: Table, begin: int, end: int, alone: Ints) -> li
                 before[user], changed = more, True
         if not changed:
             break
-    return [before[k] for k in box.tolist()]
+    return box.tolist(), before

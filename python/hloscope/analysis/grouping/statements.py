@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..base.labels.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
-from .group_nodes import Node, within
+from .group_nodes import NAMELESS, Node, within
 from .loose import Walk, extent
 
 # Statements are told apart in groups of no more rows and boxes than this.
@@ -66,7 +66,7 @@ def gather_statements(
     for rows in boxes.values():
         if len(rows) > 1:
             members = np.array(rows, np.int64)
-            label = "·".join(words_of_mask(telling_mask(t, members))) or "between"
+            label = "·".join(words_of_mask(telling_mask(t, members))) or NAMELESS
             node.children.append(Node("component", label, node.computation, members=members))
             node.members = np.setdiff1d(node.members, members, assume_unique=True)
 

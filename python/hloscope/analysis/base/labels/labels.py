@@ -7,6 +7,7 @@ while ×16                           tpu_custom_call
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,7 @@ _QUIET = frozenset(
 )
 
 
+_SERIAL = re.compile(r"(_\d+)?\.\d+\Z")
 _NESTED = 4  # fusions in fusions
 
 
@@ -192,12 +194,17 @@ def _wrapped(t: Table, out: list[str]) -> None:
             out[i] = shorten(out[inside[0]] + suffix)
         elif t.opcodes[t.opcode[i]] == "call" and _called(t, i):
             name = t.instructions[i].called_computations[0].name
-            out[i] = shorten(f"call {name}")
+            out[i] = shorten(f"call {without_serial(name)}")
     for i in np.concatenate((t.where("async-update"), t.where("async-done"))).tolist():
         begin = t.operands.offsets[i]
         if t.operands.offsets[i + 1] > begin:
             source = out[t.operands.values[begin]].removesuffix("-start").removesuffix("-update")
             out[i] = shorten(source + t.opcodes[t.opcode[i]][len("async") :])
+
+
+def without_serial(name: str) -> str:
+    """A computation's name as jax has it: without the numbers that tell its copies apart."""
+    return _SERIAL.sub("", name) or name
 
 
 def _parameters(t: Table, out: list[str]) -> None:
