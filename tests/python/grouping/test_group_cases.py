@@ -254,6 +254,24 @@ def test_a_loops_body_is_the_function_of_three_fifths_of_it(
     assert f"body {label}" in kinds
 
 
+def test_a_body_is_no_call_that_has_another_one_beside_it() -> None:
+    """A step that is mostly its loss is not called so, and what else it calls is seen."""
+    stacks = Stacks()
+    rows, at = [], "bodyp"
+    for name, line, count in (("act", 2, 30), ("loss", 3, 70)):
+        stack = [("train", 1), ("step", line), (name, 9)]
+        frame = f'metadata={{op_name="jit(train)/sine" stack_frame_id={stacks.frame(stack)}}}'
+        rows += [
+            f"{row.partition(', metadata')[0]}, {frame}" for row in chain(name, count, begin=at)
+        ]
+        at = f"{name}{count - 1}"
+    loop = f"w = {F} while(mainp), condition=condition, body=body"
+    whole = CALLED.replace("body", "nobody") + computation("body", *rows) + entry_of(loop)
+    said = [line.split(":")[0].strip() for line in told(hs.read(stacks.head() + whole).module)]
+    assert {"scope act", "scope loss"} < set(said)
+    assert "body loss" not in said
+
+
 # -- what is gathered ------------------------------------------------------------------------
 
 

@@ -77,6 +77,8 @@ PIECE = 4
 PIECE_OF = 5
 # A loop's body is the function that most of it comes from.
 MOSTLY = 0.6
+# It is not, if more than this is of calls beside it: a step is no loss, though most of it is one.
+OTHERS = 0.2
 # It is not, if as much as this, compared with what is inside, is of that function elsewhere.
 ELSEWHERE = 0.2
 
@@ -208,7 +210,14 @@ class _TreeBuilder:
                 label = _label(kind, self.module.computations[callee].name, instr)
                 if label == "body" and not self.plain:
                     name = loop_names(self.module).get(row)
-                    label = (name.turn if name else self._body_of(callee)) or label
+                    of = (
+                        name.turn
+                        if name
+                        else ""
+                        if self.outline.by_calls
+                        else self._body_of(callee)
+                    )
+                    label = of or label
                 self._computation(callee, kind, label, row, int(self.group[row]), queue)
 
     def _body_of(self, c: int) -> str:
@@ -350,6 +359,7 @@ class _TreeBuilder:
 
         found = Counter(of(paths[s]) for s in ids[ids >= 0].tolist())
         whole = common_to_most(found, MOSTLY) if found else ()
+        whole = whole[: self._without_others(found, whole)]
         if whole[: len(around)] != around:
             return around
         # jax traces some functions once for all who call them: a loop there is not its caller
@@ -378,6 +388,13 @@ class _TreeBuilder:
             if self.is_loop[top.owner]:
                 self.turns[top.owner] = top.label
         return base
+
+    def _without_others(self, found: Counter[Path], whole: Path) -> int:
+        """How much of a path to keep, so that next to nothing in a body is of another call."""
+        n, rows = len(whole), found.total()
+        while n and sum(k for p, k in found.items() if _is_beside(p, whole[:n])) > OTHERS * rows:
+            n -= 1
+        return n
 
     def _relative(self, path: Path, base: Path) -> Path:
         if self.outline.by_calls:
@@ -572,6 +589,20 @@ class _TreeBuilder:
 
 def _without_remat(path: Path) -> Path:
     return tuple(c for c in path if c != REMAT)
+
+
+def _is_beside(a: Path, b: Path) -> bool:
+    """Whether two paths part at calls of different lines, or an optimizer is beside a call.
+
+    Those of one line are one call: jax traced its function for another one first.
+    """
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            updates = x.startswith("optimizer")
+            return AT_LINE in y and (
+                updates or x.partition(AT_LINE)[2:] != y.partition(AT_LINE)[2:]
+            )
+    return False
 
 
 def _last_name(path: Path) -> str:
