@@ -29,7 +29,7 @@ REPO = Path(__file__).resolve().parents[2]
 VIEWS = (
     "findings", "graph", "details", "collectives", "devices", "cost", "timeline", "memory",
     "source", "measured", "diff", "jupyterlab", "sharding", "transformer", "stages", "code",
-    "compiler", "changes",
+    "compiler", "changes", "live",
 )  # fmt: skip
 
 

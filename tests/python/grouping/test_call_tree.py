@@ -152,6 +152,17 @@ def test_two_calls_of_one_function_have_names_of_their_own(read: Any) -> None:
 
 
 @BOTH
+def test_calls_that_are_given_parts_of_one_argument_are_named_by_the_part(read: Any) -> None:
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        coded = model(params["encoder"], x)
+        back = model(params["decoder"], x)
+        return jnp.square(back - coded).mean()
+
+    found = outline(read(loss, {"encoder": PARAMS, "decoder": PARAMS}, w(24, 16)))
+    assert {"model · encoder", "model · decoder"} <= set(found)
+
+
+@BOTH
 def test_two_differentiated_functions_are_a_box_each(read: Any) -> None:
     def judged(judge: Any, x: jax.Array) -> jax.Array:
         return jnp.square(model(judge, x)).mean()

@@ -2,9 +2,11 @@
 
     net.apply(policy, x)       q_network · params
     net.apply(reference, x)    q_network · target_params
+    stack(p["encoder"], x)     stack · encoder
+    stack(p["decoder"], y)     stack · decoder
 
-The arguments of the program that only one of the calls uses tell it from the others; where none
-does, the line of the call.
+The arguments of the program, or their parts, that only one of the calls uses tell it from the
+others; where none does, the line of the call.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ FEWEST_WEIGHTS = 4
 
 # "state.teacher_params" of state.teacher_params['block_0']['kernel'].
 _ROOT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_KEY = re.compile(r"\[?'?\.?(\w+)'?\]?")
+# An argument's name and so many of its keys are compared, less one.
+DEEPEST = 3
 _MOVES = opcodes.PART_OF_ONE | {"fusion"}
 
 
@@ -65,7 +70,7 @@ def tell_twins_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
     for _, calls in sorted(same.items(), key=lambda s: min(len(n.path) for n in s[1])):
         if len(calls) < MIN_CALLS or any(id(call) in named for call in calls):
             continue
-        given = [_arguments(call, t) for call in calls]
+        given = [_to_depth(_arguments(call, t), 1) for call in calls]
         shared = set.union(*(set(a) & set(b) for a, b in combinations(given, 2)))
         own = [Counter({k: n for k, n in mine.items() if k not in shared}) for mine in given]
         if not all(mine.total() >= FEWEST_WEIGHTS for mine in own):
@@ -93,21 +98,37 @@ def tell_apart(top: Node, t: Table) -> None:
 
 def _name(label: str, calls: list[Node], t: Table) -> None:
     given = [_arguments(call, t) for call in calls]
-    shared = set.intersection(*(set(mine) for mine in given))
-    own = [sorted(mine.keys() - shared) if _are_most(mine, shared) else [] for mine in given]
+    words = [""] * len(calls)
+    for depth in range(1, DEEPEST + 1):
+        to_depth = [_to_depth(mine, depth) for mine in given]
+        shared = set.intersection(*(set(mine) for mine in to_depth))
+        own = [sorted(m.keys() - shared) if _are_most(m, shared) else [] for m in to_depth]
+        ends = [list(dict.fromkeys(_last_part(name) for name in names)) for names in own]
+        telling = [len(e) <= MOST_NAMES and not any(w.isdigit() for w in e) for e in ends]
+        words = [" ".join(e) if tells else "" for e, tells in zip(ends, telling, strict=True)]
+        if any(words):
+            break
     lines = [call.path[-1].partition(AT_LINE)[2].partition(":")[0] for call in calls]
-    ends = [[name.rpartition(".")[2] for name in names] for names in own]
-    words = [" ".join(names) if len(names) <= MOST_NAMES else "" for names in ends]
+    both = list(zip(words, lines, strict=True))
     for call, word, line in zip(calls, words, lines, strict=True):
         if word and words.count(word) == 1:
             call.label = f"{label} · {word}"
         elif lines.count(line) == 1:
             call.label = f"{label}, line {line}"
+        elif word and both.count((word, line)) == 1:
+            call.label = f"{label} · {word}, line {line}"
 
 
-def _arguments(call: Node, t: Table) -> Counter[str]:
-    """How often a call uses each of the program's arguments, directly or moved."""
-    out: Counter[str] = Counter()
+def _last_part(name: str) -> str:
+    return re.split(r"[.\0]", name)[-1]
+
+
+def _arguments(call: Node, t: Table) -> Counter[tuple[str, ...]]:
+    """How often a call uses each of the program's arguments, directly or moved.
+
+    An argument is its name and its keys, as many as may tell: ``params``, ``encoder``, ``0``.
+    """
+    out: Counter[tuple[str, ...]] = Counter()
     offsets, values = t.operands.offsets, t.operands.values
     for node in within(call):
         for row in node.members.tolist():
@@ -119,9 +140,19 @@ def _arguments(call: Node, t: Table) -> Counter[str]:
                         break
                     at = int(values[offsets[at]])
                 if t.opcodes[t.opcode[at]] == "parameter":
-                    found = _ROOT.match(t.op_names[t.op_name[at]])
+                    name = t.op_names[t.op_name[at]]
+                    found = _ROOT.match(name)
                     if found:
-                        out[found[0]] += 1
+                        keys = _KEY.findall(name[found.end() :])[: DEEPEST - 1]
+                        out[found[0], *keys] += 1
+    return out
+
+
+def _to_depth(given: Counter[tuple[str, ...]], depth: int) -> Counter[str]:
+    """The same by so many of their keys; without those that XLA merged in."""
+    out: Counter[str] = Counter()
+    for path, count in given.items():
+        out["\0".join(path[:depth])] += count
     most = max(out.values(), default=0)
     return Counter({name: count for name, count in out.items() if count >= OFTEN * most})
 

@@ -22,6 +22,7 @@ from ..base.labels.families import ID, families
 from ..base.structure import computation_hashes, instruction_hashes, mix, tokens
 from ..base.table import Ints, Table, intern, table
 from .groups import KINDS, GroupTree
+from .layers.names import UNNAMED
 from .layers.repeats import Graph
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def _runs(
             sets += _that_follow(part, tree, contents, with_products)
         for members in sets:
             label = stem.replace("\0", _range([numbers[g] for g in members]))
-            if all(tree.layer[g] for g in members):
+            if stem.partition(" ")[0] == UNNAMED and all(tree.layer[g] for g in members):
                 label += _inside(members[0], tree, children)
             out.append(Fold(-1, label, tuple(members)))
     return out
@@ -316,7 +317,7 @@ def _same_kind(a: Counter[str], b: Counter[str]) -> bool:
 
 
 def _inside(layer: int, tree: GroupTree, children: list[list[int]]) -> str:
-    """``: attention, mlp``: the biggest parts of a layer, in order."""
+    """``: attention, mlp``: the biggest parts of a layer that has no name of its own, in order."""
     parts = [g for g in children[layer] if KINDS[tree.kind[g]] == "scope"]
     named = {tree.label[g]: g for g in parts if not _NUMBER.search(tree.label[g])}
     biggest = sorted(named, key=lambda x: -int(tree.size[named[x]]))[:3]

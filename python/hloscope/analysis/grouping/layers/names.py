@@ -20,7 +20,7 @@ ANCHORS = ("matmul", "convolution", "collective", "custom_call", "control_flow",
 PHASES = ((FORWARD,), (BACKWARD,))
 # Share of the layers' anchors that come from the function that a layer is, as XLA merges some.
 ALIKE = 0.95
-_UNNAMED = "layer"
+UNNAMED = "layer"
 Kinds = npt.NDArray[np.uint8]  # one row per instruction
 
 
@@ -52,7 +52,7 @@ class LayerNames:
         shared = tuple(n for n in shared if n)[: self._called_once(stack)]
         if shared and shared[-1] not in (FORWARD, BACKWARD) and not self._beside(found, shared):
             return prefix, shared[-1]
-        return prefix, _UNNAMED
+        return prefix, UNNAMED
 
     def of_model(self, found: Repeats, recedes: list[bool]) -> dict[int, tuple[Path, str]]:
         """Place and name of the model's own stacks; those of one name by their arguments too."""
