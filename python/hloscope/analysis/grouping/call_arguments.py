@@ -103,6 +103,8 @@ def _name(label: str, calls: list[Node], t: Table) -> None:
         to_depth = [_to_depth(mine, depth) for mine in given]
         shared = set.intersection(*(set(mine) for mine in to_depth))
         own = [sorted(m.keys() - shared) if _are_most(m, shared) else [] for m in to_depth]
+        parts = [[name for name in names if "\0" in name] for names in own]  # no input beside them
+        own = [of or names for of, names in zip(parts, own, strict=True)]
         ends = [list(dict.fromkeys(_last_part(name) for name in names)) for names in own]
         telling = [len(e) <= MOST_NAMES and not any(w.isdigit() for w in e) for e in ends]
         words = [" ".join(e) if tells else "" for e, tells in zip(ends, telling, strict=True)]
