@@ -6,6 +6,7 @@ They are kept as long as the capture, and made again when its figures change.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ from ..analysis.cost.chip import chip_of, likely_chips
 from ..analysis.provenance.fates.fates import fates
 from ..analysis.provenance.linked.linked import Linked, linked
 from ..api.capture import STAGES, Capture, kept_passes
-from ..view import build_analyses, build_for_chip, build_stages, build_text, build_view
+from ..view import OtherChips, build_analyses, build_for_chip, build_stages, build_text, build_view
 from ..view.context import Given
 from ..view.sections.findings import as_in_the_view
 
@@ -62,6 +63,8 @@ def chips(capture: Capture, most_bytes: float) -> dict[str, bytes]:
     if module.dialect != "hlo" or module.entry is None:
         return {}
     own = chip_of(target)
+    analyses(capture)  # before those of chips: what it works out is what they are compared with
+    others: OtherChips | None = None
     found: dict[str, bytes] = {}
     room = most_bytes
     most = CHIPS_TIMES_INSTRUCTIONS // max(1, len(module.instructions))
@@ -70,7 +73,11 @@ def chips(capture: Capture, most_bytes: float) -> dict[str, bytes]:
             continue
         if len(found) >= most:
             break
-        made = for_chip(capture, chip)
+        if is_made(capture, f"chip {chip}"):
+            made = for_chip(capture, chip)
+        else:
+            others = others or OtherChips(module, target, given(capture))
+            made = _once(capture, f"chip {chip}", partial(others.on, chip))
         room -= len(made)
         if room < 0:
             break

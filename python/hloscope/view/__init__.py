@@ -15,7 +15,7 @@
 ===============  =============================================================
 """
 
-from .analyses import build_analyses, build_for_chip
+from .analyses import OtherChips, build_analyses, build_for_chip
 from .builder import Builder
 from .context import Context
 from .stages import build_stages
@@ -25,6 +25,7 @@ from .view import build_view
 __all__ = [
     "Builder",
     "Context",
+    "OtherChips",
     "build_analyses",
     "build_for_chip",
     "build_stages",

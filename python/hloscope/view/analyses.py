@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..analysis.base.table import NO_TARGET
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
@@ -49,36 +49,49 @@ def build_analyses(
         return builder.finish(ANALYSES_MAGIC, header)
 
 
-def build_for_chip(module: Module, target: Target, chip: str, given: Given | None = None) -> bytes:
+class OtherChips:
     """What the analyses say instead when time is modelled on another chip; gzip'd.
 
     Columns, extras and summary that are the same as in ``build_analyses`` of ``target`` are left
-    out; ``without`` names columns and extras that it has and this chip has not. Raises
-    ``HardwareError`` for an unknown chip.
+    out; ``without`` names columns and extras that it has and a chip has not. What they are compared
+    with is worked out once for all chips.
     """
-    own, other = (
-        Context(module, t, given=given or Given())
-        for t in (target, replace(target, hardware=find(chip).id))
-    )
-    known, builder = Builder(), Builder()
-    with no_collection():
-        before = summarize(module, own.target, CONTRIBUTIONS[1:])
-        _optional(known, own, OF_CHIP)
-        summary = summarize(module, other.target, CONTRIBUTIONS[1:])
-        _optional(builder, other, OF_CHIP)
-        said: list[str] = summary.pop("warnings")
-        gone = known.names() - builder.names() | own.extras.keys() - other.extras.keys()
-        builder.forget(builder.names() - builder.same_as(known))
-        header: AnalysesContent = {
-            "instructions": len(module.instructions),
-            "summary": cast(
-                "MoreSummary", {k: v for k, v in summary.items() if before.get(k) != v}
-            ),
-            "warnings": [*said, *other.warnings],
-            "extras": other.extras,
-            "without": sorted(gone),
-        }
-        return builder.finish(ANALYSES_MAGIC, header)
+
+    def __init__(self, module: Module, target: Target, given: Given | None = None) -> None:
+        self._module, self._target, self._given = module, target, given or Given()
+        with no_collection():
+            self._known, self._own, self._summary = self._of(target)
+
+    def _of(self, target: Target) -> tuple[Builder, Context, dict[str, Any]]:
+        context, builder = Context(self._module, target, given=self._given), Builder()
+        summary = summarize(self._module, target, CONTRIBUTIONS[1:])
+        _optional(builder, context, OF_CHIP)
+        return builder, context, summary
+
+    def on(self, chip: str) -> bytes:
+        """Raises ``HardwareError`` for an unknown chip."""
+        other = replace(self._target, hardware=find(chip).id)
+        with no_collection():
+            builder, context, summary = self._of(other)
+            said: list[str] = summary.pop("warnings")
+            gone = self._known.names() - builder.names()
+            gone |= self._own.extras.keys() - context.extras.keys()
+            builder.forget(builder.names() - builder.same_as(self._known))
+            header: AnalysesContent = {
+                "instructions": len(self._module.instructions),
+                "summary": cast(
+                    "MoreSummary", {k: v for k, v in summary.items() if self._summary.get(k) != v}
+                ),
+                "warnings": [*said, *context.warnings],
+                "extras": context.extras,
+                "without": sorted(gone),
+            }
+            return builder.finish(ANALYSES_MAGIC, header)
+
+
+def build_for_chip(module: Module, target: Target, chip: str, given: Given | None = None) -> bytes:
+    """The block of one chip, as ``OtherChips`` has it."""
+    return OtherChips(module, target, given).on(chip)
 
 
 def _optional(b: Builder, c: Context, sections: Iterable[tuple[str, Section]]) -> None:

@@ -9,6 +9,7 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.analysis.cost.chip import likely_chips
+from hloscope.analysis.findings import rules
 from hloscope.hlo import Target
 from hloscope.view import build_analyses, build_for_chip
 from hloscope.view.schema import decode
@@ -96,6 +97,26 @@ def test_a_chips_block_over_the_analyses_is_the_analyses_of_that_chip(
     for name, values in wanted.items():
         np.testing.assert_equal(shown[name], values, err_msg=name)
     assert len(block) < len(build_analyses(module, target))
+
+
+def test_a_page_of_several_chips_works_out_the_findings_of_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    real = rules.headline
+
+    def counted(facts: Any) -> Any:
+        made.append(facts.target.hardware)
+        return real(facts)
+
+    monkeypatch.setattr(rules, "headline", counted)
+    cap = hs.read(STEP)
+    print(cap.summary)
+    made.clear()
+    cap.html()
+    others = [chip for chip in made if chip]
+    assert len(others) == len(set(others)) > 4
+    assert len(made) - len(others) <= 1  # those of the capture as it is
 
 
 def test_another_chip_takes_the_branch_that_takes_longest_there() -> None:
