@@ -103,7 +103,8 @@ def sources(
     inside_fusions: bool = False,
     dependencies: bool = False,
 ) -> Iterator[Position]:
-    """The positions of ``back`` from which ``through`` does not lead further."""
+    """The positions of ``back`` from which ``through`` does not lead further, or not within reach
+    and ``MOST``."""
     step = _Walk(through, inside_fusions, dependencies).before
     for position, is_end in _visit(value, step, where, reach):
         if is_end:
@@ -190,13 +191,14 @@ def _visit(
     where: Callable[[Position], bool] | None,
     reach: int,
 ) -> Iterator[tuple[Position, bool]]:
-    """Positions nearest first, and whether ``step`` leads nowhere from there."""
+    """Positions nearest first, and whether ``step`` leads nowhere from there, or not within reach:
+    what a walk does not look at is nothing that it has seen."""
     start = _at(value)
     seen = {start}
     waiting = deque([(start, 0)])
     while waiting:
         position, distance = waiting.popleft()
-        ahead = step(position) if distance < reach else []
+        ahead = step(position) if distance < reach and len(seen) < MOST else []
         yield position, not ahead
         for p in ahead:
             if p not in seen and len(seen) < MOST and (where is None or where(p)):

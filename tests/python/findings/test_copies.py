@@ -47,6 +47,26 @@ def test_only_of_an_array_that_is_given_the_order_can_be_chosen() -> None:
         assert bool(found.advice) is has_advice
 
 
+# A TPU stores both f32[102912,64] and f32[64,102912] with the long dimension minor; rows of 64 are
+# padded to 128.
+TABLE = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[102912,64]{0,1:T(8,128)} parameter(0)
+  c = f32[102912,64]{1,0:T(8,128)} copy(x)
+  ROOT s = f32[102912,64]{1,0:T(8,128)} sine(c)
+}
+"""
+
+
+def test_an_order_that_tiles_would_pad_is_not_the_persons_to_choose() -> None:
+    for text, has_advice in ((TABLE, False), (TABLE.replace("64]", "128]"), True)):
+        cap = hs.read(text)
+        cap.hardware = "tpu-v5e"
+        (found,) = cap.findings.of("layout-copies")
+        assert bool(found.advice) is has_advice
+
+
 @pytest.mark.usefixtures("libtpu")
 def test_a_result_that_is_copied_into_a_donated_cache_is_named_with_its_reason() -> None:
     layers, rows, length, d = 8, 8, 1024, 1024

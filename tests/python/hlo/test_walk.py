@@ -268,6 +268,21 @@ def test_a_walk_stops_where_its_caller_says() -> None:
     assert {u.instruction.name for u in walk.uses(at(module, "x"), every, reach=0)} == set()
 
 
+def test_what_is_too_much_to_look_at_is_an_end_and_not_nothing() -> None:
+    many = range(walk.MOST)
+    text = "".join(f"  s{k} = f32[8] sine(x)\n" for k in many)
+    module = program(
+        f"ENTRY e {{\n  x = f32[8] parameter(0)\n  y = f32[8] parameter(1)\n{text}"
+        "  c = f32[8] cosine(y)\n  m = f32[80008] concatenate("
+        f"{', '.join(f's{k}' for k in many)}, c), dimensions={{0}}\n"
+        "  ROOT r = f32[80016] concatenate(x, m), dimensions={0}\n}\n"
+    )
+    ends = {p.instruction.opcode for p in walk.sources(at(module, "r"), opcodes.ANYTHING)}
+    assert ends != {"parameter"}  # x alone would be said to be all that it is made of
+    near = {p.instruction.name for p in walk.sources(at(module, "s7"), opcodes.ANYTHING)}
+    assert near == {"x"}
+
+
 def test_a_damaged_program_ends_a_walk() -> None:
     """Whatever calls itself or lacks its operands has an end."""
     text = """

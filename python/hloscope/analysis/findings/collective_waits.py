@@ -21,10 +21,8 @@ from .finding import Finding, names, percent
 
 # What a kind of parallelism costs, and nothing in the program can avoid.
 _PRICES = frozenset({For.GRADIENTS})
-_LATENCY = (
-    "so little is sent that this is latency: fewer and larger transfers, such as one sum of several"
-    " results"
-)
+_LATENCY = "So little is sent that this is latency"
+_FEWER = "fewer and larger transfers, such as one sum of several results"
 
 
 def exposed(facts: Facts) -> Iterator[Finding]:
@@ -63,6 +61,9 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         said, advice = words([purposes[row.index] for row in rows])
         if what is For.ACCUMULATED and not kind_of(kind).reduces_whole:
             advice = ""  # the sums are kept in shards, which would be whole until the end
+        if is_latency:
+            said = ". ".join(filter(None, (said, _LATENCY)))
+            advice = _FEWER if _could_be_fewer(rows, waits) else ""
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         kind = "all-gather" if what is For.JOINED else kind
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"
@@ -78,7 +79,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             f" {many} {over(first)}",
             f"{_hidden(seconds, whole)}{here}{_lines(lines, seconds)}; {it} is %{first.name},"
             f" {size(first.payload_bytes)} of {moved(first)}{times(first)}{said and f'. {said}'}",
-            _LATENCY if is_latency else advice,
+            advice,
             share,
             seconds,
             sent(rows),
@@ -111,7 +112,7 @@ def _by_line(facts: Facts, rows: list[Collective], waits: dict[int, float]) -> l
     """Seconds waited for each line, most first; of a combined one by the bytes of its arrays."""
     at: dict[str, _At] = {}
     for row in rows:
-        for frame, inferred, part in _lines_of(facts, row):
+        for frame, inferred, part in lines_of(facts, row):
             key = f"{frame.file}:{frame.line}" if frame is not None else ""
             before = at.get(key, _At(frame, inferred, 0.0))
             at[key] = _At(
@@ -120,7 +121,7 @@ def _by_line(facts: Facts, rows: list[Collective], waits: dict[int, float]) -> l
     return sorted(at.values(), key=lambda x: -x.seconds)
 
 
-def _lines_of(facts: Facts, row: Collective) -> list[tuple[StackFrame | None, bool, float]]:
+def lines_of(facts: Facts, row: Collective) -> list[tuple[StackFrame | None, bool, float]]:
     """The lines that a collective serves, whether they are inferred, and their parts of it.
 
     XLA joins what many lines ask for, and gives it the line of one of them.
@@ -188,6 +189,19 @@ def tiny(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _could_be_fewer(rows: list[Collective], waits: dict[int, float]) -> bool:
+    """Whether half of what is waited for is saved by joining those that need no other's result."""
+    at: dict[object, list[Collective]] = defaultdict(list)
+    for row in rows:
+        devices = row.groups.key if row.groups is not None else None
+        at[row.instruction.computation.index, devices].append(row)
+    saved = 0.0
+    for together in at.values():
+        free = [waits[row.index] for row in _independent(together)]
+        saved += sum(free) - max(free, default=0.0)
+    return saved >= limits.GAINED_SHARE * sum(waits[row.index] for row in rows)
 
 
 def _independent(rows: list[Collective]) -> list[Collective]:

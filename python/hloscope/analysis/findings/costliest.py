@@ -7,12 +7,16 @@ units of the schedule ─▶ (line, kind) ─▶ the group with most modelled se
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from ...hlo import Instruction, StackFrame
 from ..base.labels.families import FAMILIES, families
+from .collective_waits import lines_of
 from .facts import Facts
 from .finding import Costliest
 from .layout_rules import is_moved_whole
@@ -29,35 +33,60 @@ def costliest(facts: Facts) -> Costliest | None:
     """None where no time is modelled, or nothing is scheduled yet."""
     if facts.seconds is None or not facts.total_seconds or not facts.is_optimised:
         return None
-    took: dict[tuple[StackFrame | None, str], list[int]] = defaultdict(list)
+    took: dict[_Work, dict[int, float]] = defaultdict(dict)
     for n in np.flatnonzero(facts.seconds > 0).tolist():
         if facts.runs[n] > 0:
-            i = facts.module.instructions[n]
-            frame, _ = facts.line(i)
-            took[frame, _kind(facts, i)].append(n)
+            for work, seconds in _of(facts, n):
+                took[work][n] = took[work].get(n, 0.0) + seconds
     if not took:
         return None
-    each = facts.seconds
-    (frame, what), rows = max(took.items(), key=lambda x: float(each[x[1]].sum()))
-    rows.sort(key=lambda n: -float(each[n]))
-    seconds = float(each[rows].sum())
+    work, each = max(took.items(), key=lambda x: sum(x[1].values()))
+    rows = sorted(each, key=lambda n: -each[n])
+    seconds = sum(each.values())
     rows = [n for n in rows if each[n] >= _PART * each[rows[0]]]  # no scalars
     units = [facts.module.instructions[n] for n in rows]
     return Costliest(
-        what,
-        () if what in _SAYS_ITSELF else _operations(units, what),
+        work.what,
+        () if work.is_waiting or work.what in _SAYS_ITSELF else _operations(units, work.what),
         seconds / facts.total_seconds,
         seconds,
         len(rows),
-        f"{frame.file}:{frame.line}" if frame is not None else None,
+        work.line,
         facts.line(units[0])[1],
     )
 
 
+class _Work(NamedTuple):
+    """One kind of work for one line."""
+
+    line: str | None
+    what: str
+    is_waiting: bool = False  # for a transfer
+
+
+def _of(facts: Facts, n: int) -> Iterator[tuple[_Work, float]]:
+    """What one instruction takes time for: waiting for its transfer, and its own work.
+
+    XLA:TPU fuses matmuls and the like with steps of a transfer that is under way meanwhile, and
+    joins transfers of several lines, whose bytes tell what each waits for.
+    """
+    assert facts.seconds is not None
+    i = facts.module.instructions[n]
+    row = facts.collectives.by_instruction.get(n)
+    waited = facts.waited([n]) or 0.0 if row is not None else 0.0
+    if row is not None and waited > 0:
+        for frame, _, part in lines_of(facts, row):
+            yield _Work(_line(frame), row.kind, True), part * waited
+    own = float(facts.seconds[n]) - waited
+    if own > 0:
+        yield _Work(_line(facts.line(i)[0]), _kind(facts, i)), own
+
+
+def _line(frame: StackFrame | None) -> str | None:
+    return f"{frame.file}:{frame.line}" if frame is not None else None
+
+
 def _kind(facts: Facts, i: Instruction) -> str:
-    row = facts.collectives.by_instruction.get(i.index)
-    if row is not None:
-        return row.kind
     family = FAMILIES[int(families(facts.module)[i.index])]
     if family.id in _SAYS_ITSELF:
         return family.id
@@ -82,12 +111,15 @@ def _heavy(i: Instruction) -> str:
 _LINEAR_ALGEBRA = ("sort", "fft", "cholesky", "triangular-solve", "topk")
 
 
+_NUMBER = re.compile(r"\.\d+$")  # what jax puts behind names that it gave before
+
+
 def _operations(units: list[Instruction], what: str) -> tuple[str, ...]:
     """What the program calls them: most bytes written first."""
     written: dict[str, int] = defaultdict(int)
     for unit in units:
         for i in _inside(unit):
-            name = i.op_name.rpartition("/")[2].strip("()")
+            name = _NUMBER.sub("", i.op_name.rpartition("/")[2].strip("()"))
             if name and i.shape.is_array:
                 written[name] += i.shape.byte_size
     total = sum(written.values())

@@ -13,6 +13,9 @@ LEAST_SECONDS = 1e-6
 # Bytes of the peak: less is nothing on any device.
 LEAST_PEAK_BYTES = 1 << 20
 
+# Of what is at stake: advice that gains less is not given.
+GAINED_SHARE = 0.5
+
 # -- communication
 
 # Bytes: below it a transfer is only latency on every chip of chips.toml.
