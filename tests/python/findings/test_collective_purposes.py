@@ -189,6 +189,47 @@ def test_partial_sums_of_activations_are_no_gradients_in_either_pass() -> None:
             assert GRADIENTS in evidence
 
 
+BACK = 'metadata={op_name="jit(step)/transpose(jvp())/'
+SUMMED = f"""HloModule m, is_scheduled=true, num_partitions=8
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY e {{
+  w = f32[4,65536] parameter(0)
+  bias = f32[65536] parameter(1)
+  x = f32[8,4] parameter(2)
+  zero = f32[] constant(0)
+  h = f32[8,65536] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, metadata={{op_name="jit(step)/jvp()/dot_general"}}
+  d = f32[8,65536] tanh(h), {BACK}mul"}}
+  s = f32[65536] reduce(d, zero), dimensions={{0}}, to_apply=add, {BACK}reduce_sum"}}
+  r = f32[65536] all-reduce(s), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=add, {BACK}reduce_sum"}}
+  m = f32[8,65536] broadcast(r), dimensions={{1}}, {BACK}broadcast_in_dim"}}
+  c = f32[8,65536] subtract(d, MEAN), {BACK}sub"}}
+  g = f32[4,65536] dot(x, c), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, {BACK}dot_general"}}
+  w1 = f32[4,65536] subtract(w, g), metadata={{op_name="jit(step)/sub"}}
+  b1 = f32[65536] subtract(bias, r), metadata={{op_name="jit(step)/sub"}}
+  ROOT o = (f32[4,65536], f32[65536]) tuple(w1, b1)
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("is_whole_batch", [True, False])
+def test_sums_that_the_backward_pass_goes_on_with_are_no_price_of_data_parallelism(
+    is_whole_batch: bool,
+) -> None:
+    """A bias's gradient is the sum that batch normalisation needs for its input's as well."""
+    text = SUMMED.replace("MEAN", "m" if is_whole_batch else "d")
+    said, _ = only(hs.read(text, hardware="tpu-v5e"))
+    assert (GRADIENTS in said) is not is_whole_batch
+    assert ("Sums over the whole batch that the backward pass goes on with" in said) is (
+        is_whole_batch
+    )
+
+
 def test_weights_in_shards_are_gathered_and_their_gradients_summed() -> None:
     on = mesh("fsdp")
     ws = weights(on, ("fsdp", None), ("fsdp", None))

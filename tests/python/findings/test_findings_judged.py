@@ -341,3 +341,27 @@ def test_an_exchange_is_not_put_down_to_what_only_reads_its_result() -> None:
         ):
             assert "data" in said[2], f.evidence
             assert said[1].index("'data'") != said[2].index("'data'"), f.evidence
+
+
+X = "f32[65536,64]{1,0:T(8,128)SPACE}"
+SINES = "".join(f"  s{k} = {X} sine(s{k - 1})\n" for k in range(1, 16))
+IN_VMEM = f"""HloModule m, is_scheduled=true
+
+fused {{
+  s0 = {X} parameter(0)
+  w = f32[64,8]{{1,0:T(8,128)SPACE}} parameter(1)
+{SINES}  ROOT d = f32[65536,8]{{1,0:T(8,128)SPACE}} dot(s15, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+
+ENTRY e {{
+  x = {X} parameter(0)
+  w = f32[64,8]{{1,0:T(8,128)SPACE}} parameter(1)
+  ROOT f = f32[65536,8]{{1,0:T(8,128)SPACE}} fusion(x, w), kind=kOutput, calls=fused
+}}
+"""  # noqa: E501
+
+
+def test_a_product_of_what_lies_in_vmem_waits_for_no_memory() -> None:
+    for space, many in (("", 1), ("S(1)", 0)):
+        cap = hs.read(IN_VMEM.replace("SPACE", space), hardware="tpu-v5e")
+        assert len(cap.findings.of("idle-matmul")) == many

@@ -224,3 +224,24 @@ def test_a_cache_that_a_scan_returns_on_tpu(libtpu: None) -> None:
     found = next(d for d in cap.memory.donations if d.argument == "c")
     assert found.outcome == "aliased, but copied"
     assert [c.reason for c in found.copies] == ["loop"]
+
+
+# The update reads mu, in no order with what writes the new mu.
+UPDATES = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  w = f32[1048576] parameter(0)
+  mu = f32[1048576] parameter(1)
+  g = f32[1048576] parameter(2)
+  w1 = f32[1048576] subtract(w, mu)
+  mu1 = f32[1048576] add(READ, g)
+  ROOT out = (f32[1048576], f32[1048576]) tuple(w1, mu1)
+}
+"""
+
+
+def test_what_is_copied_before_there_is_a_schedule_gains_nothing_by_donation() -> None:
+    for read, gained in (("mu", 1), ("w1", 2)):
+        memory = hs.read(UPDATES.replace("READ", read)).memory
+        assert memory.gain_if_donated({0, 1}) == 8 << 20
+        assert memory.gain_if_donated({0, 1}, before_schedule=True) == gained << 22

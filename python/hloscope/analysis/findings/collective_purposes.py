@@ -10,6 +10,7 @@ sum     ACCUMULATED  a loop only adds it to what it carries
         PRODUCTS     partial sums of another product
         LOOKUP       rows of a table that is sharded by rows
         REDUCTION    a reduction over a sharded dimension
+        STATISTICS   such a reduction, with which the backward pass goes on: batch normalisation
         JOINED       parts put together: a gather that XLA wrote as a sum
 gather  WEIGHTS      parameters that are stored in shards (FSDP)
         TABLE        a table that is stored in shards, of which a lookup takes rows
@@ -32,6 +33,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from ...hlo import Instruction, Module, Shape, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, kind_of
@@ -59,6 +61,7 @@ class For(Enum):
     PRODUCTS = "products"
     LOOKUP = "lookup"
     REDUCTION = "reduction"
+    STATISTICS = "statistics"
     JOINED = "joined"
     WEIGHTS = "weights"
     TABLE = "table"
@@ -214,13 +217,16 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if weights:
         others = sorted(_operands(row), key=lambda o: -o.shape.byte_size)[: _NAMED + 1]
         return Purpose(For.ACTIVATIONS, weights, also=tuple(_factors(facts, o) for o in others))
+    are_reduced = bool(makers) and all(m.opcode in opcodes.REDUCTIONS for m in makers)
     if _is_gradient(facts, row, makers, results):
+        if are_reduced and _mostly(results, partial(_goes_on, facts)):
+            return Purpose(For.STATISTICS)
         return Purpose(For.GRADIENTS, is_stacked=_mostly(results, _is_stacked))
     if products and len(products) == len(makers):
         return Purpose(For.PRODUCTS)
     if makers and all(m.opcode == "gather" for m in makers):
         return Purpose(For.LOOKUP, _weights(facts, makers[0].operands[0]))
-    if makers and all(m.opcode in opcodes.REDUCTIONS for m in makers):
+    if are_reduced:
         return Purpose(For.REDUCTION)
     return Purpose(For.UNKNOWN)
 
@@ -384,6 +390,16 @@ def _is_gradient(
     return False
 
 
+def _goes_on(facts: Facts, value: Position) -> bool:
+    """Whether the backward pass goes on with a value, to products of layers before; in one trip."""
+    phase = phases(facts.module)
+    ahead = walk.forward(value, opcodes.ANYTHING - opcodes.LOOPS, inside_fusions=True)
+    return any(
+        int(phase[p.instruction.index]) == BACKWARD and _multiplies(facts, p.instruction)
+        for p in ahead
+    )
+
+
 def _is_accumulated(value: Position) -> bool:
     """Whether a loop only adds a value to an element that it carries, which nothing else reads.
 
@@ -418,6 +434,14 @@ def _adds_to_carried(add: Instruction, number: int) -> bool:
     # nothing else in the loop reads the sum so far
     readers = walk.uses(Position(carried, old.element), same, inside_fusions=True)
     return {u.instruction for u in readers} == {reader}
+
+
+def is_only_stacked(value: Position) -> bool:
+    """Whether nothing is done with a value but to write it into such a slot."""
+    used = list(walk.uses(value, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True))
+    return bool(used) and all(
+        u.instruction.opcode in opcodes.UPDATES and u.operand > 0 for u in used
+    )
 
 
 def _is_stacked(value: Position) -> bool:
@@ -661,6 +685,11 @@ _WORDS: dict[For, tuple[str, str]] = {
         "",
     ),
     For.REDUCTION: ("a dimension that is reduced is sharded", ""),
+    For.STATISTICS: (
+        "sums over the whole batch that the backward pass goes on with, such as those of batch"
+        " normalisation",
+        "",
+    ),
     For.JOINED: (
         "nothing is added up: the parts of all devices are put together, a gather that XLA wrote"
         " as a sum",

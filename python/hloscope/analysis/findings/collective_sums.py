@@ -35,8 +35,9 @@ def narrow_sums(facts: Facts) -> Iterator[Finding]:
     order = sorted(range(len(rows)), key=lambda n: -rows[n].payload_bytes)
     first, convert = rows[order[0]], widened[order[0]]
     dtype = first.instruction.operands[0].shape.element_type
-    many = f"{len(rows):,} sums" if len(rows) > 1 else "one sum"
-    total = sum(row.payload_bytes for row in rows)
+    often = [row.executions or 1 for row in rows]
+    many = f"{sum(often):,} sums" if sum(often) > 1 else "one sum"
+    total = sum(row.payload_bytes * n for row, n in zip(rows, often, strict=True))
     frame, inferred = facts.line(first.instruction)
     yield Finding(
         "narrow-sums",

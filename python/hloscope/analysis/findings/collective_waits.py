@@ -14,7 +14,7 @@ from ..text.units import duration, size
 from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
 from .collective_gathers import whole_for
-from .collective_purposes import For, Purpose, purpose, words
+from .collective_purposes import For, Purpose, is_only_stacked, purpose, results_of, words
 from .collective_slices import cut_again
 from .facts import Facts
 from .finding import Finding, names, percent
@@ -22,6 +22,7 @@ from .finding import Finding, names, percent
 # What a kind of parallelism costs, and nothing in the program can avoid.
 _PRICES = frozenset({For.GRADIENTS})
 _LATENCY = "So little is sent that this is latency"
+_ONCE = "stack or concatenate the small arrays and communicate once"
 _FEWER = "fewer and larger transfers, such as one sum of several results"
 
 
@@ -180,7 +181,8 @@ def tiny(facts: Facts) -> Iterator[Finding]:
             "tiny-collectives",
             f"{len(free):,} {free[0].kind}s of {each} {over(free[0])} could be one",
             f"none needs the result of another: {names([row.instruction for row in free])}",
-            "stack or concatenate the small arrays and communicate once",
+            # what the partitioner puts in, nobody writes otherwise
+            "" if any(row.inserted for row in free) else _ONCE,
             saved / facts.total_seconds,
             saved,
             None,
@@ -199,9 +201,16 @@ def _could_be_fewer(rows: list[Collective], waits: dict[int, float]) -> bool:
         at[row.instruction.computation.index, devices].append(row)
     saved = 0.0
     for together in at.values():
-        free = [waits[row.index] for row in _independent(together)]
-        saved += sum(free) - max(free, default=0.0)
+        # what is sent by trips of a loop that only keep it could be sent after the loop
+        free = [(waits[row.index], _trips(row)) for row in _independent(together)]
+        saved += sum(wait for wait, _ in free) - max((wait / n for wait, n in free), default=0.0)
     return saved >= limits.GAINED_SHARE * sum(waits[row.index] for row in rows)
+
+
+def _trips(row: Collective) -> int:
+    """How often a loop runs a collective whose result no later trip needs; else 1."""
+    kept = all(is_only_stacked(result) for result in results_of(row))
+    return max(1, row.executions or 1) if kept else 1
 
 
 def _independent(rows: list[Collective]) -> list[Collective]:

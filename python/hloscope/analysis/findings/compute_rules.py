@@ -223,13 +223,11 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             groups[dims].append(cost.module.instructions[n])
     thin: dict[tuple[int, str], list[_Thin]] = defaultdict(list)
     for dims, rows in groups.items():
-        # What the multiplication moves, of all that its fusion does: an optimiser's update reads
-        # far more than the gradient in it.
+        # What the multiplication moves in main memory, of all that its fusion does: an optimiser's
+        # update reads far more than the gradient in it, and what lies in VMEM moves nothing.
         took = sum(
-            min(
-                max(_read(facts, i) / chip.memory_bandwidth, float(seconds[i.index])),
-                _of_product(i) * float(facts.runs[i.index]) / chip.memory_bandwidth,
-            )
+            min(_read(facts, i), _of_product(i) * float(facts.runs[i.index]))
+            / chip.memory_bandwidth
             for i in rows
         )
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))

@@ -47,7 +47,9 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         seconds = float(sum(facts.seconds[c.index] for c in copies)) or None
     copied = f", and copied first ({names(copies)})" if copies else ""
     donated = tuple(dict.fromkeys(_whole(d.argument) for d in rows))
-    gain = facts.memory.gain_if_donated(_numbers(facts, rows, donated))
+    gain = facts.memory.gain_if_donated(
+        _numbers(facts, rows, donated), before_schedule=facts.made_for_cpu
+    )
     if gain < limits.MOSTLY * total:
         # another point is as high, or temporaries lie in the results' memory until it is written
         copied = f", {size(gain) if gain else 'nothing'} of it at the peak{copied}"
@@ -236,7 +238,9 @@ def donated_in_vain(facts: Facts) -> Iterator[Finding]:
     why = rows[0].why
     shown = ", ".join(f"`{d.argument}`" for d in rows[:3])
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
-    gain = facts.memory.gain_if_donated({d.parameter for d in rows}, retyped=True)
+    gain = facts.memory.gain_if_donated(
+        {d.parameter for d in rows}, retyped=True, before_schedule=facts.made_for_cpu
+    )
     # where no output could take it, nothing is gained, but somebody counts on it
     least = min(limits.WORTH_SAYING, facts.peak_share(total))
     yield Finding(

@@ -15,18 +15,29 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Collection
+from itertools import chain
 
-from ...hlo import Shape
+from ...hlo import Instruction, Module, Shape, opcodes, walk
 from ...hlo.parts import Alias
+from ...hlo.walk import Position
 from .liveness.liveness import Liveness
 from .liveness.simulate import simulate
 from .liveness.values import OUTPUT, leaf_span
 
+_SAME = opcodes.SAME_ORDER | opcodes.BUNDLES  # the same memory
 
-def if_donated(live: Liveness, parameters: Collection[int], *, retyped: bool = False) -> Liveness:
+
+def if_donated(
+    live: Liveness,
+    parameters: Collection[int],
+    *,
+    retyped: bool = False,
+    before_schedule: bool = False,
+) -> Liveness:
     """The simulation with these parameters of ENTRY, by number, donated as well.
 
     ``retyped``: as if outputs of their dimensions were also of their type and layout.
+    ``before_schedule``: copies are inserted before there is a schedule, as by XLA:CPU.
     """
     entry = live.module.entry
     if entry is None or entry.root is None:
@@ -49,7 +60,37 @@ def if_donated(live: Liveness, parameters: Collection[int], *, retyped: bool = F
         if has_own and shape.is_array and donors.get(_kind(shape, retyped)):
             number = donors[_kind(shape, retyped)].popleft()
             pairs.append(Alias(index, number, (), "may-alias"))
+    if before_schedule:
+        copied = _copied(live.module, pairs)
+        pairs = [a for a in pairs if a.parameter_number not in copied]
     return simulate(live.module, pairs) if pairs else live
+
+
+def _copied(module: Module, pairs: list[Alias]) -> set[int]:
+    """Parameters of which a reader has no order, by data, with what writes the output."""
+    entry = module.entry
+    assert entry is not None
+    assert entry.root is not None
+    given = {p.parameter_number: p for p in entry.parameters}
+    readers: dict[int, set[Instruction]] = {}
+    writer: dict[int, Instruction] = {}
+    for a in pairs:
+        position = Position(entry.root, tuple(a.output_index))
+        made = walk.source(position, _SAME).instruction
+        used = {u.instruction for u in walk.uses(given[a.parameter_number], _SAME)}
+        readers[a.parameter_number], writer[a.parameter_number] = used - {made}, made
+    bits = {r: 1 << n for n, r in enumerate(dict.fromkeys(chain(*readers.values())))}
+    before: dict[Instruction, int] = {}  # the readers that each instruction waits for
+    for i in entry.instructions:
+        found = bits.get(i, 0)
+        for o in i.operands:
+            found |= before.get(o, 0)
+        before[i] = found
+    return {
+        n
+        for n, used in readers.items()
+        if any(not before.get(writer[n], 0) & bits[r] for r in used if r.computation is entry)
+    }
 
 
 def _kind(shape: Shape, retyped: bool) -> object:

@@ -202,17 +202,24 @@ class Memory(Rows[LiveValue]):
         given. The program itself is extra."""
         return allocated(self.target)
 
-    def gain_if_donated(self, parameters: Collection[int], *, retyped: bool = False) -> int:
-        """Bytes by which the simulated peak falls if these parameters of ENTRY are donated as well.
+    def gain_if_donated(
+        self, parameters: Collection[int], *, retyped: bool = False, before_schedule: bool = False
+    ) -> int:
+        """Bytes by which the peak falls if these parameters of ENTRY are donated as well.
 
         ``retyped``: and outputs of their dimensions are of their type and layout.
+        ``before_schedule``: copies are inserted before there is a schedule, as by XLA:CPU.
         """
-        live = if_donated(self.liveness, parameters, retyped=retyped)
+        live = if_donated(
+            self.liveness, parameters, retyped=retyped, before_schedule=before_schedule
+        )
         other = replace(self, liveness=live, timeline=live.timeline(self.main_spaces))
         before = self.simulated_bytes
-        if self.assigned_bytes is not None and self.platform != "tpu":
-            before = min(before, self.assigned_bytes)  # XLA may place temporaries better
-        return max(0, before - other.simulated_bytes)
+        gain = max(0, before - other.simulated_bytes)
+        if self.assigned_bytes is not None and self.platform != "tpu" and before:
+            # XLA may place temporaries better, then as now
+            gain = int(gain * min(1.0, self.assigned_bytes / before))
+        return gain
 
     def gain_if_smaller(self, less: Mapping[int, float]) -> int:
         """Bytes by which the simulated peak falls if each of these buffers is so many bytes less.
