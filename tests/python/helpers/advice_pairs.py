@@ -43,6 +43,7 @@ from jax.sharding import PartitionSpec as P
 
 SECONDS, PEAK, WIRE = "seconds", "peak", "wire"
 PROGRAM, CALLS = "program", "calls"  # bytes of constants or instructions; calls of Python
+COMPILE = "compile"  # seconds, measured
 
 
 @dataclass(frozen=True)
@@ -630,7 +631,33 @@ def steps_in_pairs(followed: bool) -> hs.Capture:
     return hs.capture(*leapfrog(2 if followed else 1))
 
 
-__all__ = ["CALLS", "PAIRS", "PEAK", "PROGRAM", "SECONDS", "WIRE", "Pair", "on_tpu", "partial"]
+@pair(
+    "slow-to-compile", "as an argument",
+    "the array that bincount counts given", COMPILE,
+)  # fmt: skip
+def counts_of_zeros(followed: bool) -> hs.Capture:
+    many = 1 << 22
+
+    def counted(zeros: Any) -> Any:
+        return jnp.bincount(zeros, length=1)
+
+    if followed:
+        return hs.capture(jax.jit(counted), shaped((many,), jnp.int32))
+    return hs.capture(jax.jit(lambda: counted(jnp.zeros(many, jnp.int32))))
+
+
+__all__ = [
+    "CALLS",
+    "COMPILE",
+    "PAIRS",
+    "PEAK",
+    "PROGRAM",
+    "SECONDS",
+    "WIRE",
+    "Pair",
+    "on_tpu",
+    "partial",
+]
 
 
 @pair(

@@ -11,6 +11,10 @@ from .facts import Facts
 from .finding import Finding
 
 _FOLDING = "Constant folding"
+_AS_ARGUMENT = (
+    "pass the array that it is computed from as an argument: what depends on an argument is"
+    " computed when the step runs"
+)
 
 
 def slow_to_compile(facts: Facts) -> Iterator[Finding]:
@@ -23,7 +27,8 @@ def slow_to_compile(facts: Facts) -> Iterator[Finding]:
         first, seconds = found[0], sum(slow.seconds for slow in found)
         of = f" of {duration(whole)}" if whole is not None and whole >= seconds else ""
         name = first.op_name.rpartition("/")[2] or "an operation"
-        if first.what.startswith(_FOLDING):
+        is_folded = first.what.startswith(_FOLDING)
+        if is_folded:
             title = (
                 f"XLA spends {duration(seconds)}{of} compiling on folding `{name}` to a constant"
             )
@@ -38,7 +43,7 @@ def slow_to_compile(facts: Facts) -> Iterator[Finding]:
             "slow-to-compile",
             title,
             f"{why}: {first.instruction} (measured by XLA in this capture)",
-            "",
+            _AS_ARGUMENT if is_folded else "",
             limits.WORTH_SAYING,
             frame=first.frame,
         )
