@@ -19,6 +19,9 @@ GIB = 1 << 30
 MEMORY_BYTES, CPU_SECONDS = 6 * GIB, 180
 # Seconds between two looks.
 _LOOK_SECONDS = 0.1
+# Looks after which an exception that was sent is taken for lost, as in a finalizer's call, where
+# Python drops it, and is sent again; and how often.
+_LOOKS_UNTIL_LOST, _MOST_SENT = 5, 20
 _here = threading.local()
 
 
@@ -62,6 +65,7 @@ def within_limits(what: str) -> Iterator[None]:
         finally:
             watch.finish()
     except _Stop:
+        watch.end()
         raise LimitReached(watch.reached) from None
     finally:
         _here.is_watched = False
@@ -84,20 +88,31 @@ class _Watch:
 
     def finish(self) -> None:
         """Ends the watch. An exception that was sent and has not come yet comes in here."""
-        with self._lock:
-            self._done.set()
+        self.end()
         if not self.reached or isinstance(sys.exc_info()[1], _Stop):
             return
         until = time.monotonic() + 1.0
         while time.monotonic() < until:
             time.sleep(0.001)
+        raise _Stop  # it was lost
+
+    def end(self) -> None:
+        with self._lock:
+            self._done.set()
 
     def _look(self) -> None:
+        sent_before = 0  # looks since it was
         while not self._done.wait(_LOOK_SECONDS):
             taken = self._clock() - self._begun
             held = resident_bytes(os.getpid()) if self._held is not None else None
             more = held - self._held if held is not None and self._held is not None else 0.0
-            if more > self.memory:
+            if self.reached:
+                sent_before += 1
+                if sent_before % _LOOKS_UNTIL_LOST == 0:
+                    self._stop(self.reached)
+                if sent_before >= _LOOKS_UNTIL_LOST * _MOST_SENT:
+                    return
+            elif more > self.memory:
                 self._stop(
                     f"{self.what} took {more / GIB:.1f} GiB of memory, and the limit is "
                     f"{self.memory / GIB:g}; set HLOSCOPE_MAX_GIB to allow more"
@@ -115,7 +130,6 @@ class _Watch:
             import ctypes
 
             self.reached = reached
-            self._done.set()
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread), ctypes.py_object(_Stop)
             )

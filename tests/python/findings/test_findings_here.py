@@ -214,7 +214,7 @@ ROOT %loop = {state} while(%begin), condition=%condition, body=%body""",
     assert bool(found) is is_said
     if is_said:
         assert found[0].title == (f"A loop copies all of {S} {times} times to update a slice of it")
-        assert found[0].evidence.startswith("%c copies 1 MiB before %new writes into it:")
+        assert found[0].evidence.startswith("%c copies 1 MiB before %new writes into it")
         assert (found[0].seconds, found[0].bytes) == (2.0 * times, times << 21)
         assert [i.name for i in found[0].instructions] == ["c", "new"]
 

@@ -60,7 +60,7 @@ def _shape(shape: str, op: str = "tanh(%x)") -> bytes:
     return _entry(f"%x = {shape} parameter(0)", root=op)
 
 
-def _loops(levels: int, trips: str = "2") -> bytes:
+def loops(levels: int, trips: str = "2") -> bytes:
     text = (
         "HloModule m, is_scheduled=true\n\n"
         "%b0 (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n"
@@ -196,8 +196,8 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
         head=", input_output_alias={ {999999999}: (999999999, {999999999}, may-alias) }",
         root="get-tuple-element(%t), index=999999999",
     ),
-    "loops in loops": lambda: _loops(800),
-    "loops that never end": lambda: _loops(300, str(10**17)),
+    "loops in loops": lambda: loops(800),
+    "loops that never end": lambda: loops(300, str(10**17)),
     "a tuple of many copies": lambda: _tuples(5000, 4),
     "members of an archive that are no dumps": lambda: _skipped_members(3),
     "a long list of members": lambda: _large_directory(60_000),

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import hloscope as hs
 import pytest
-from attacks import ATTACKS
+from attacks import ATTACKS, loops
 from hloscope.readers import ReadError
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -129,10 +130,34 @@ def test_the_command_line_and_jupyterlab_have_the_same_limits(
     assert limits.HloscopeLimits().max_memory_bytes == MEMORY_BYTES
     assert limits.HloscopeLimits().max_seconds == CPU_SECONDS
     path = tmp_path / "loops.hlo"
-    path.write_bytes(ATTACKS["loops in loops"]())
+    path.write_bytes(loops(4000))
     monkeypatch.setenv("HLOSCOPE_MAX_SECONDS", "0.1")
     assert main(["html", str(path), "-o", str(tmp_path / "page.html")]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("hloscope: html took ")
     assert printed.count("\n") == 1
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_limit_holds_where_python_drops_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a finalizer, in which the first one may come."""
+    from hloscope.processes.limits import LimitReached, within_limits
+
+    def work(seconds: float) -> None:
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            pass
+
+    class Busy:
+        def __del__(self) -> None:
+            work(0.6)
+
+    def work_with_a_finalizer(after: float) -> None:
+        del [Busy()][0]
+        work(after)
+
+    monkeypatch.setenv("HLOSCOPE_MAX_SECONDS", "0.1")
+    for after in (0.0, 30.0):
+        with pytest.raises(LimitReached, match="this took"), within_limits("this"):
+            work_with_a_finalizer(after)
