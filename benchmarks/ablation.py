@@ -129,6 +129,8 @@ GROUPING = _rules("grouping", "grouping", {
     "groups:gather_minor": NOTHING,
     "groups:gather_flat": NOTHING,
     "loose:CROWDED": 1 << 30,
+    "groups:_TreeBuilder._without_others": lambda self, found, whole: len(whole),
+    "call_arguments:DEEPEST": 1,
     "groups:cut_by_calls": NOTHING,
     "groups:cut_wide": NOTHING,
     "groups:loop_names": returns({}),
