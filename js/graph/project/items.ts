@@ -80,6 +80,8 @@ const SMALL_COUNT = 0.05;
 export class ItemWriter {
   /** Text of boxes without stubs, which does not depend on what is open. */
   private boxes = new Map<number, ItemText>();
+  /** Second lines of closed groups: they look far into them. */
+  private summaries = new Map<number, string>();
 
   constructor(
     private tree: Tree,
@@ -133,7 +135,7 @@ export class ItemWriter {
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
     const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, true);
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
-    const sub = `${summary(this.tree, this.counts, inside)}${stack ? " each" : ""}`;
+    const sub = `${this.summaryOf(inside)}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
     const name = m.width(label, M.LABEL_SIZE, true) + badge + 22 + M.SIGN;
     const small = this.isSmall(inside, times);
@@ -148,6 +150,14 @@ export class ItemWriter {
     return { label, sub, chips, small, width, height };
   }
 
+  private summaryOf(node: number): string {
+    let found = this.summaries.get(node);
+    if (found === undefined) {
+      found = summary(this.tree, this.counts, node);
+      this.summaries.set(node, found);
+    }
+    return found;
+  }
   /** Whether an item has next to none of a program of which the work is known. */
   private isSmall(node: number, times: number): boolean {
     const { tree, counts } = this;

@@ -72,13 +72,15 @@ export function loopsInside(tree: Tree, node: number): string[] {
   const whole = worthOf(tree, node);
   for (let at = node; whole > 0 && out.length < MOST_LOOPS; ) {
     let next = -1;
+    let most = 0;
     const stacks = new Map<number, number>(); // work of the members of each fold
     for (let e = tree.childOffsets[at]; e < tree.childOffsets[at + 1]; e++) {
       const v = tree.children[e];
-      if (next < 0 || worthOf(tree, v) > worthOf(tree, next)) next = v;
+      const work = worthOf(tree, v);
+      if (work > most) [next, most] = [v, work];
       const p = tree.isGroup(v) ? tree.memberAt[v - tree.instructions] : -1;
       const fold = p >= 0 ? tree.foldAt[p] : -1;
-      if (fold >= 0) stacks.set(fold, (stacks.get(fold) ?? 0) + worthOf(tree, v));
+      if (fold >= 0) stacks.set(fold, (stacks.get(fold) ?? 0) + work);
     }
     const stack = [...stacks].find(([, work]) => work >= MOST_OF_IT * whole);
     if (stack) {
@@ -87,7 +89,7 @@ export function loopsInside(tree: Tree, node: number): string[] {
       const name = stackLabel(tree, first, end).replace(/[\W_]*\[.*/, "");
       out.push(`${name} ×${end - first}`);
       next = tree.node(tree.model.fold.members.values[first]);
-    } else if (next < 0 || worthOf(tree, next) < MOST_OF_IT * whole) break;
+    } else if (most < MOST_OF_IT * whole) break;
     else if (next < tree.instructions && tree.model.opcode(next) === "while") {
       const name = nodeLabel(tree, next);
       if (!name.startsWith("while")) out.push(name); // one of a library says nothing

@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.check.sizes import parse_size
@@ -20,30 +19,13 @@ from ..analysis.text.units import MINUS, UNKNOWN, grid, printed, size
 from ..hlo import StackFrame
 from ..hlo.texts.listed import and_more
 from ..hlo.texts.places import is_library, own_line, short_line
-from .files import written
 from .hosts import host
+from .shown import Shown
 
 if TYPE_CHECKING:
     from .capture import Capture
 
 _SHOWN = 15
-
-
-class _Shown:
-    """What a page and a notebook show of one moment, or of two."""
-
-    __slots__ = ()
-
-    def html(self) -> str:
-        """Pictures and tables as one offline page, as text."""
-        return str(host("result page")(self))
-
-    def to_html(self, path: str | Path) -> Path:
-        """Writes ``html`` to ``path`` and returns the path."""
-        return written(path, self.html())
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return host("result bundle")(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,7 +101,7 @@ class LiveArray:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Live(_Shown, Rows[LiveArrays]):
+class Live(Shown, Rows[LiveArrays]):
     """What ``hs.live()`` returns: rows by line, shape and sharding, most bytes first."""
 
     rows: tuple[LiveArrays, ...]
@@ -276,7 +258,7 @@ class LiveChange(Row):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LiveDiff(_Shown, Rows[LiveChange]):
+class LiveDiff(Shown, Rows[LiveChange]):
     """What two moments differ in; true if anything does. What grew most comes first."""
 
     rows: tuple[LiveChange, ...]
@@ -316,7 +298,7 @@ class Holder(Row):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Beside(_Shown, Row):
+class Beside(Shown, Row):
     """A program's peak and what is already on the fullest device, in bytes; true if both fit.
 
     ``limit_bytes`` None: the device's memory is unknown, and nothing is said.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -11,8 +10,7 @@ from ..analysis.cost.cost import Cost
 from ..analysis.measured.measured import Measured
 from ..analysis.text.results import Printed
 from ..analysis.text.units import duration, marked, printed
-from .files import written
-from .hosts import host
+from .shown import Shown
 
 # Of a run: more than this without an operation on the devices is said to wait for the host.
 _WAITS = 0.5
@@ -23,7 +21,7 @@ _DISTURBED = 0.2
 
 
 @dataclass(frozen=True, repr=False)
-class RunTimes(Printed):
+class RunTimes(Shown, Printed):
     """Seconds of each run, measured without a profiler, after one to warm up.
 
     ``seconds``: from the call to the end of the last device's work; ``call_seconds``: until the
@@ -134,14 +132,3 @@ class RunTimes(Printed):
         once = bool(self.cost.may_not_run)
         found = duration(self.modelled_seconds)
         return f"{marked(found, is_least=self.is_least, is_one_trip=once)} on {chip.label}"
-
-    def html(self) -> str:
-        """Runs, their parts and the slowest operations as one offline page, as text."""
-        return str(host("result page")(self))
-
-    def to_html(self, path: str | Path) -> Path:
-        """Writes ``html`` to ``path`` and returns the path."""
-        return written(path, self.html())
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return host("result bundle")(self)

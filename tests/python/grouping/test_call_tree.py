@@ -61,6 +61,7 @@ SPARSE = {
     },
 }
 PARAMS = {"in": w(16, 32), "out": w(32, 8), "layers": [DENSE] * 4}
+SQUARE = {**PARAMS, "out": w(32, 16)}
 
 
 def dump(function: Any, *arguments: Any) -> Any:
@@ -160,6 +161,21 @@ def test_calls_that_are_given_parts_of_one_argument_are_named_by_the_part(read: 
 
     found = outline(read(loss, {"encoder": PARAMS, "decoder": PARAMS}, w(24, 16)))
     assert {"model · encoder", "model · decoder"} <= set(found)
+
+
+@BOTH
+def test_calls_that_neither_their_line_nor_an_argument_tells_apart_have_both(read: Any) -> None:
+    def loss(nets: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        a, b = model(nets["G"], x), model(nets["F"], y)
+        c, d = model(nets["F"], a + x), model(nets["G"], b + y)
+        return jnp.square(c - d).mean()
+
+    found = outline(read(loss, {"G": SQUARE, "F": SQUARE}, w(24, 16), w(24, 16)))
+    names = [name for name in found if name.startswith("model · ")]
+    assert (
+        sorted(name[: len("model · G")] for name in names) == ["model · F"] * 2 + ["model · G"] * 2
+    )
+    assert len({name.rpartition("line ")[2] for name in names}) == 2
 
 
 @BOTH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hloscope as hs
 import pytest
+from hloscope.analysis.base.labels.labels import labels
 from hloscope.analysis.grouping.groups import BESIDE, FLAT, KINDS, group_tree, plain_tree
 from hloscope.hlo import Module
 from stacked import Stack, Stacks
@@ -272,73 +273,32 @@ def test_a_body_is_no_call_that_has_another_one_beside_it() -> None:
     assert "body loss" not in said
 
 
+def test_a_called_function_has_its_name_without_the_number_that_xla_gave_it() -> None:
+    """What the person numbered keeps its number."""
+    inner = computation("block_3.17", *chain("k", 4, begin="block_3.17p"))
+    module = read(inner, entry_of(f"c = {F} call(mainp), to_apply=block_3.17"))
+    tree = group_tree(module)
+    (call,) = [i for i in module.instructions if i.opcode == "call"]
+    assert labels(module)[call.index] == "call block_3"
+    assert "block_3" in tree.label
+
+
 # -- what is gathered ------------------------------------------------------------------------
 
 
-def around(before: int, after: int, inside: str) -> list[str]:
-    """ENTRY's groups, for so many boxes around a loop, a sort or a scope."""
+def flat(before: int, after: int) -> list[str]:
+    """ENTRY's groups, for so many boxes around a sort."""
     rows = chain("a", before, ".")
-    last = f"a{before - 1}"
-    if inside == "net":
-        rows += chain("n", 3, "net", last)
-    else:
-        row = "condition=condition, body=body" if inside == "while" else "dimensions={0}"
-        rows.append(f'n2 = {F} {inside}({last}), {row}, metadata={{op_name="jit(f)/{inside}"}}')
+    row = "dimensions={0}"
+    rows.append(f'n2 = {F} sort(a{before - 1}), {row}, metadata={{op_name="jit(f)/sort"}}')
     rows += chain("b", after, ".", "n2")
     said = told(read(CALLED, entry_of(*rows, f"r = ({F}) tuple(b{after - 1})")))
     return [line[4:] for line in said if line.startswith("    ") and "unreach" not in line]
 
 
-def test_loose_boxes_around_a_scope_are_gathered_in_entry() -> None:
-    """With more than a dozen that are not small."""
-    assert around(6, 6, "net") == ["scope net: 3 (3)"]
-    found = around(7, 6, "net")
-    assert found == [
-        "section 7 operations: 7 (7)",
-        "scope net: 3 (3)",
-        "section 6 operations: 6 (6)",
-    ]
-
-
-def test_loose_boxes_around_a_loop_are_gathered_in_entry() -> None:
-    calls = ["body body: 2 (2)", "condition condition: 2 (2)"]
-    assert sorted(around(6, 5, "while")) == calls
-    gathered = ["section 7 operations: 7 (7)", "section 6 operations: 6 (6)"]
-    assert sorted(around(7, 6, "while")) == sorted([*calls, *gathered])
-    assert around(7, 6, "sort") == []  # few enough to be read without groups
-    assert around(8, 7, "sort") == ["component inputs: 8 (8)", "component outputs: 7 (7)"]
-
-
-def test_a_scope_around_a_loop_shows_the_loop() -> None:
-    """More than a dozen others are gathered; without a loop they stay."""
-    beside = chain("z", 8, "other", "mainp")
-
-    def of(before: int, after: int, inside: str) -> list[str]:
-        rows = [*chain("a", before, "net", "z7")]
-        meta = 'metadata={op_name="jit(f)/net/OP"}'
-        if inside == "loop":
-            row = f"w = {F} while(a{before - 1}), condition=condition, body=body, {meta}"
-        else:
-            row = f"w = {F} sort(a{before - 1}), dimensions={{0}}, {meta}"
-        rows += [row, *chain("b", after, "net", "w"), f"r = ({F}) tuple(b{after - 1})"]
-        said = told(read(CALLED, entry_of(*beside, *rows)))
-        return [line.strip() for line in said if "operations" in line or "scope net" in line]
-
-    assert of(3, 3, "loop") == ["scope net: 7 (11)"]
-    assert of(8, 7, "loop") == [
-        "scope net: 1 (20)", "section 8 operations: 8 (8)", "section 7 operations: 7 (7)",
-    ]  # fmt: skip
-    assert of(8, 8, "sort") == ["scope net: 17 (17)"]
-
-
-def test_a_body_is_gathered_as_entry_is() -> None:
-    rows = [*chain("a", 8, ".", "bodyp"), *chain("n", 3, "net", "a7"), *chain("b", 8, ".", "n2")]
-    body = computation("body", *rows)
-    loop = f"w = {F} while(mainp), condition=condition, body=body"
-    said = told(read(CALLED.replace("body", "nobody"), body, entry_of(loop)))
-    inside = [line.strip() for line in said if line.startswith("      ")]
-    crowd = "section 8 operations: 8 (8)"
-    assert inside == [crowd, "scope net: 3 (3)", crowd]
+def test_boxes_around_a_sort_are_gathered_in_entry() -> None:
+    assert flat(7, 6) == []  # few enough to be read without groups
+    assert flat(8, 7) == ["component inputs: 8 (8)", "component outputs: 7 (7)"]
 
 
 def test_a_plain_tree_has_computations_alone() -> None:

@@ -296,3 +296,27 @@ ENTRY main {{
     (small,) = [g for g in tree.children()[body] if KINDS[tree.kind[g]] == "section"]
     assert tree.size[small] == 18
     assert tree.label[small] == "18 small operations"
+
+
+@pytest.mark.parametrize("callee_is", ["before", "after"])
+def test_a_function_called_twice_is_small_nowhere(callee_is: str) -> None:
+    """Its work is done for each call, and files that are not XLA's have callers first."""
+    heavy = """heavy {
+  h = f32[64,64] parameter(0)
+  wide = f32[4096,64] broadcast(h), dimensions={0,1}
+  e = f32[4096,64] exponential(wide)
+  ROOT s = f32[64,64] slice(e), slice={[0:64], [0:64]}
+}
+"""
+    rows, at = [], "x"
+    for k in range(17):
+        call = f"call({at}), to_apply=heavy" if k in (5, 11) else f"{OPCODES[k % 6]}({at})"
+        rows.append(f"  {'ROOT ' if k == 16 else ''}r{k} = f32[64,64] {call}")
+        at = f"r{k}"
+    entry = "\n".join(["ENTRY main {", "  x = f32[64,64] parameter(0)", *rows, "}", ""])
+    parts = [heavy, entry] if callee_is == "before" else [entry, heavy]
+    module = hs.read("\n".join(["HloModule m", "", *parts])).module
+    tree = group_tree(module)
+    group = {i.name: tree.label[int(tree.group[i.index])] for i in module.instructions}
+    assert group["r5"] == group["r11"] == "main"
+    assert {group[f"r{k}"] for k in range(17) if k not in (5, 11)} == {"5 small operations"}

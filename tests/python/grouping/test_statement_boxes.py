@@ -113,6 +113,33 @@ def test_no_path_leads_out_of_a_statement_and_back(target: str) -> None:
     assert list(boxes_that_need_themselves(capture.module)) == []
 
 
+@pytest.mark.parametrize(("lines", "is_crowded"), [(8, False), (16, True)])
+def test_more_statements_than_can_be_read_are_gathered_where_they_are_small(
+    lines: int, is_crowded: bool
+) -> None:
+    stacks = Stacks()
+    rows = ["ENTRY main {", "  x = f32[256,256] parameter(0)", "  s = f32[8] parameter(1)"]
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+    def add(name: str, operation: str, line: int) -> None:
+        called = [("step", 3), ("crowd", line)] if line < 90 else [("step", 4), ("model", line)]
+        frame = stacks.frame(called)
+        meta = f'metadata={{op_name="jit(step)/op" stack_frame_id={frame}}}'
+        rows.append(f"  {name} = {operation}, {meta}")
+
+    for k in range(4):
+        line = 91 if k < 3 else 5  # of the model, and one in the crowd
+        add(f"d{k}", f"f32[256,256] dot({f'd{k - 1}' if k else 'x'}, x), {dims}", line)
+    at = "s"
+    for k in range(2 * lines):
+        add(f"a{k}", f"f32[8] {'sine' if k % 2 else 'cosine'}({at})", 10 + k // 2)
+        at = f"a{k}"
+    rows += [f"  ROOT r = (f32[256,256], f32[8]) tuple(d3, {at})", "}", ""]
+    tree = group_tree(hs.read(stacks.head() + "\n".join(rows)).module)
+    small = f"{2 * lines} small operations"
+    assert (small in tree.label) is is_crowded
+
+
 @pytest.mark.parametrize(("order", "boxes"), [
     ("7777997999", 2),  # one operation of the second line for the first: it stands there
     ("77779999777799997777", 5),  # as much each way: lines in pieces

@@ -123,6 +123,29 @@ class Table:
             roles[c] = self.called_roles[e]
         return out, roles
 
+    @cached_property
+    def callees_first(self) -> tuple[int, ...]:
+        """Computations, each after all that it calls, in whatever order the file has them."""
+        computation, values = self.computation[self.called.rows], self.called.values
+        below: list[list[int]] = [[] for _ in self.first]
+        for c, callee in zip(computation.tolist(), values.tolist(), strict=True):
+            below[c].append(callee)
+        order: list[int] = []
+        state = bytearray(len(below))  # 1 entered, 2 done; a cycle (cut dump) is skipped
+        for start in range(len(below)):
+            stack = [start]
+            while stack:
+                c = stack[-1]
+                if state[c] == 0:
+                    state[c] = 1
+                    stack.extend(x for x in below[c] if state[x] == 0)
+                    continue
+                stack.pop()
+                if state[c] == 1:
+                    state[c] = 2
+                    order.append(c)
+        return tuple(order)
+
     def reduce_by_computation(self, ufunc: np.ufunc, values: NDArray[Any], empty: Any) -> Any:
         """``ufunc`` over each computation's rows; ``empty`` where it has none."""
         out = np.full(len(self.first), empty, values.dtype)

@@ -112,7 +112,7 @@ def call_graph(module: Module) -> CallGraph:
     below: list[list[Edge]] = [[] for _ in module.computations]
     for e in edges:
         below[int(t.computation[e.caller])].append(e)
-    order = _callees_first(below)
+    order = t.callees_first
     executed = np.zeros(len(below), bool)
     executed[_first(module, edges)] = True
     for c in reversed(order):
@@ -129,24 +129,6 @@ def _first(module: Module, edges: Iterable[Edge]) -> list[int]:
         return [module.entry.index]
     called = {e.callee for e in edges}
     return [c.index for c in module.computations if c.index not in called]
-
-
-def _callees_first(below: list[list[Edge]]) -> tuple[int, ...]:
-    order: list[int] = []
-    state = bytearray(len(below))  # 1 entered, 2 done; a cycle (cut dump) is skipped
-    for start in range(len(below)):
-        stack = [start]
-        while stack:
-            c = stack[-1]
-            if state[c] == 0:
-                state[c] = 1
-                stack.extend(e.callee for e in below[c] if state[e.callee] == 0)
-                continue
-            stack.pop()
-            if state[c] == 1:
-                state[c] = 2
-                order.append(c)
-    return tuple(order)
 
 
 def count_runs(

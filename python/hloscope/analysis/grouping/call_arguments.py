@@ -39,6 +39,7 @@ FEWEST_WEIGHTS = 4
 
 # "state.teacher_params" of state.teacher_params['block_0']['kernel'].
 _ROOT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_NUMBER = re.compile(r" \d+\Z")
 _KEY = re.compile(r"\[?'?\.?(\w+)'?\]?")
 # An argument's name and so many of its keys are compared, less one.
 DEEPEST = 3
@@ -84,13 +85,22 @@ def tell_twins_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
 
 
 def tell_apart(top: Node, t: Table) -> None:
-    """Gives calls of one name in one group names that differ, in place."""
+    """Gives calls of one name in one group names that differ, in place.
+
+    Calls of one line have numbers already; those of several lines may have the same ones.
+    """
     for node in within(top):
         same: dict[str, list[Node]] = defaultdict(list)
+        numbered: dict[str, list[Node]] = defaultdict(list)
         for child in node.children:
             name = child.path[-1] if child.path else ""
-            if AT_LINE in name and not name.endswith(LAYER):
+            if name.endswith(LAYER):
+                numbered[_NUMBER.sub("", child.label)].append(child)
+            elif AT_LINE in name:
                 same[child.label].append(child)
+        for label, calls in numbered.items():
+            if len({call.label for call in calls}) < len(calls):
+                _name(label, calls, t)
         for label, calls in same.items():
             if len(calls) > 1:
                 _name(label, calls, t)
@@ -110,7 +120,8 @@ def _name(label: str, calls: list[Node], t: Table) -> None:
         words = [" ".join(e) if tells else "" for e, tells in zip(ends, telling, strict=True)]
         if any(words):
             break
-    lines = [call.path[-1].partition(AT_LINE)[2].partition(":")[0] for call in calls]
+    places = [call.path[-1].removesuffix(LAYER).partition(AT_LINE)[2] for call in calls]
+    lines = [place.partition(":")[0] for place in places]
     both = list(zip(words, lines, strict=True))
     for call, word, line in zip(calls, words, lines, strict=True):
         if word and words.count(word) == 1:

@@ -10,7 +10,6 @@ is between two products or collectives is one place.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.labels.labels import is_words_of_opcodes, telling_mask, words_of_mask
+from ..base.labels.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
 from .components import cut_sections
 from .group_nodes import NAMELESS, Node, count_boxes, within
@@ -27,8 +26,7 @@ from .group_nodes import NAMELESS, Node, count_boxes, within
 SMALL = 0.01
 # So many small boxes may stand beside calls by themselves.
 FEW = 2
-# Products are parts unless that leaves more boxes than this; with more single operations left,
-# all but loops and products are small.
+# Products are parts unless that leaves more boxes than this.
 CROWDED = 12
 # More places of small operations than this, and those with equally many calls before them are one.
 MOST_PLACES = 3
@@ -40,7 +38,6 @@ SECTIONS = 9
 _ROUNDS = 6
 # Fewer than this in one place stay as they are.
 SMALLEST = 2
-_AGAIN = re.compile(r" \d+\Z")  # of the second call of one name
 _UNNAMED = ("component", "section")
 
 
@@ -78,15 +75,12 @@ def gather_minor(
     unless that leaves too many boxes; ``shares`` has each one's share of the arithmetic.
     """
     own = node.members[~quiet[node.members]]
-    tried = ((loops | products, SMALL), (loops, SMALL), (loops | products, 1.0))
-    for stays, most in tried:
-        light = ~stays & (shares < most)
+    for stays in (loops | products, loops):
+        light = ~stays & (shares < SMALL)
         rows, others = own[light[own]], own[~light[own]]
-        minor = [
-            c for c in node.children if c.kind in _UNNAMED and _is_light(c, light, shares, most)
-        ]
+        minor = [c for c in node.children if c.kind in _UNNAMED and _is_light(c, light, shares)]
         major = len(node.children) - len(minor) + len(others)
-        if (len(others) if stays is loops else major) <= CROWDED:
+        if major <= CROWDED:
             break
     if len(rows) + len(minor) <= FEW or not major:
         return
@@ -107,31 +101,16 @@ def gather_minor(
         held = [minor[k] for k in mine if k < len(minor)]
         loose = rows[[k - len(minor) for k in mine if k >= len(minor)]]
         box = Node("section", "", node.computation, children=held, members=loose)
-        box.label = _gathered(box, quiet, most == SMALL)
+        count = sum(count_boxes(quiet, x.members) for x in within(box))
+        box.label = f"{count} small operations"
         moved = {id(c) for c in held}
         node.children = [c for c in node.children if id(c) not in moved] + [box]
         node.members = np.setdiff1d(node.members, loose, assume_unique=True)
 
 
-def _gathered(box: Node, quiet: NDArray[np.bool_], small: bool) -> str:
-    """How many, and the largest library call among them: ``log_softmax + 6 small``."""
-
-    def size(node: Node) -> int:
-        return sum(count_boxes(quiet, x.members) for x in within(node))
-
-    named = [c for c in box.children if c.label != NAMELESS and not is_words_of_opcodes(c.label)]
-    most = max(named, key=size, default=None)
-    if most is None:
-        return f"{size(box)} {'small ' if small else ''}operations"
-    name, rest = _AGAIN.sub("", most.label), size(box) - size(most)
-    return f"{name} + {rest} {'small' if small else 'more'}" if rest else name
-
-
-def _is_light(
-    node: Node, light: NDArray[np.bool_], shares: NDArray[np.float64], most: float
-) -> bool:
+def _is_light(node: Node, light: NDArray[np.bool_], shares: NDArray[np.float64]) -> bool:
     rows = np.concatenate([n.members for n in within(node)])
-    return bool(light[rows].all()) and float(shares[rows].sum()) < most
+    return bool(light[rows].all()) and float(shares[rows].sum()) < SMALL
 
 
 def gather_flat(

@@ -8,6 +8,7 @@ elements, each times its runs. A loop of unknown length counts as eight.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,16 +64,20 @@ def shares(module: Module) -> NDArray[np.float64]:
     """
     t = table(module)
     out = work(module).copy()
-    whole = t.reduce_by_computation(np.add, out, 0.0)
-    caller, _ = t.caller()
-    for c, row in enumerate(caller.tolist()):  # callees come before their callers
-        if row >= 0:
-            out[row] += whole[c]
-            whole[t.computation[row]] += whole[c]
-    total = float(work(module).sum())
-    out /= total or 1.0
+    runs = _runs(module)
+    callers: dict[int, set[int]] = defaultdict(set)
+    for row, callee in zip(t.called.rows.tolist(), t.called.values.tolist(), strict=True):
+        callers[callee].add(row)
+    for c in t.callees_first:
+        first = int(t.first[c])
+        whole = float(out[first : first + int(t.size[c])].sum())
+        rows = list(callers[c])
+        often = runs[t.computation[rows]]  # one that several call is done for each of them
+        if whole and often.sum():
+            out[rows] += whole * often / often.sum()
+    out /= float(work(module).sum()) or 1.0
     sent = np.flatnonzero(t.by_opcode(is_collective, bool))
-    elements = _elements(module)[sent] * _runs(module)[t.computation[sent]]
+    elements = _elements(module)[sent] * runs[t.computation[sent]]
     if len(sent) and elements.sum() > 0:
         out[sent] = np.maximum(out[sent], elements / elements.sum())
     return out
