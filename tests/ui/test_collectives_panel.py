@@ -138,7 +138,7 @@ def test_reductions_are_told_apart_by_their_type(
     page = open_page((tmp_path / "page.html").as_uri(), width=width, color_scheme=scheme)
     page.get_by_role("tab", name="Collectives", exact=True).click(timeout=30_000)
     rows = page.locator(".collective-row[data-collective]")
-    types = {r.locator(".first span").nth(2).inner_text() for r in rows.all()}
+    types = {r.locator(".second span").nth(1).inner_text() for r in rows.all()}
     assert types == {"f32", "bf16"}
     assert page.evaluate(CUT) == []
     page.screenshot(path=shots / f"collective-types-{scheme}-{width}.png")

@@ -132,7 +132,7 @@ function collectiveTable(ctx: PanelContext, all: readonly CollectiveRow[], query
   let chosen: Alike | null = null;
   let descending = true;
   const figures = costs?.chip ? [...FIGURES, ...TIMES] : [...FIGURES];
-  let sort: ColumnDef = figures.find((c) => c.label === "Exposed") ?? figures[5];
+  let sort: ColumnDef = figures.find((c) => c.label === "Exposed") ?? figures[4];
   const card = h("div", { class: "card", "aria-live": "polite" });
   const count = h("span", { class: "dim" });
   const check = h("input", { type: "checkbox", checked: true, onchange: () => refresh() });

@@ -37,7 +37,6 @@ export const FIGURES: readonly ColumnDef[] = [
     order: (r) => r.first.kind,
   },
   { label: "Axes", text: (r) => r.first.axes, order: (r) => r.first.axes },
-  { label: "Type", text: (r) => r.first.types, order: (r) => r.first.types },
   {
     label: "Payload",
     title: "bytes of one execution of one collective",
@@ -88,6 +87,12 @@ export const TIMES: readonly ColumnDef[] = [
 
 export const PLACES: readonly ColumnDef[] = [
   { label: "Line", text: (r) => shortLine(r.first.line), order: (r) => r.first.line },
+  {
+    label: "Type",
+    title: "element types of what is sent",
+    text: (r) => r.first.types || "unknown",
+    order: (r) => r.first.types,
+  },
   { label: "Moves", most: 24, text: (r) => r.first.moves, order: (r) => r.first.moves },
   { label: "Phase", text: (r) => r.first.phase, order: (r) => r.first.phase },
   {

@@ -111,7 +111,7 @@ def _each_run(found: RunTimes) -> list[Section]:
 def _operations(found: RunTimes) -> Section:
     measured, module = found.measured, found.measured.module
     seconds = measured.step_seconds.mean(axis=0)
-    total = measured.total_seconds
+    total, chip = measured.total_seconds, found.cost.hardware
     own = lines(module)
     order = [int(n) for n in (-seconds).argsort(kind="stable") if seconds[n] > 0]
     rows: list[list[Any]] = []
@@ -135,6 +135,7 @@ def _operations(found: RunTimes) -> Section:
         "title": "Operations",
         "note": f"From the profile of {measured.steps:,} runs: seconds of a run, the mean over"
         " devices, without what runs inside."
+        + (f" Measured where it ran, modelled for {chip.label}." if chip else "")
         + (f" {more:,} more are not listed." if more else ""),
         "columns": [
             {"name": "instruction"}, {"name": "opcode"}, {"name": "line"},
