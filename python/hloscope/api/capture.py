@@ -317,7 +317,7 @@ class Capture:
         cannot be found is listed in ``unknown``, never guessed. Raises ``ValueError`` if this
         capture has no such collective.
         """
-        from ..analysis.why.provenance import explain
+        from ..analysis.why.cards import explain
 
         return explain(self.module, self.target, self.collectives.find(collective))
 
@@ -789,7 +789,7 @@ def _with_reader(target: Target) -> Target:
 
 
 def _asked_lines(module: Module, target: Target) -> tuple[tuple[StackFrame, ...], ...]:
-    from ..analysis.why.provenance import asked_lines
+    from ..analysis.why.cards import asked_lines
 
     return asked_lines(module, target)
 

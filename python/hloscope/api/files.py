@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -29,7 +28,7 @@ def written(path: str | Path, text: str | bytes) -> Path:
         return asked
     if mode is not None and not os.access(place, os.W_OK):
         raise PermissionError(13, "Permission denied", str(asked))
-    beside = place.with_name(f".hloscope-{secrets.token_hex(8)}.part")
+    beside = place.with_name(f".hloscope-{os.urandom(8).hex()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(beside, flags, 0o666)

@@ -20,8 +20,9 @@ from ..readers import ReadError, read_modules
 from ..readers.files import dump_directory
 from ..readers.files.sources import Source, bytes_of, load
 from ..readers.proto.proto import read_proto
+from ..readers.recognise import is_trace
 from ..readers.xplane.match import same_programs
-from ..readers.xplane.xplane import Trace, is_trace, read_trace
+from ..readers.xplane.xplane import Trace, read_trace
 from .capture import Capture
 
 if TYPE_CHECKING:

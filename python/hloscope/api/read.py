@@ -17,11 +17,12 @@ from ..readers.files import archives, dump_directory
 from ..readers.files.pass_dump import LAST, pass_of
 from ..readers.files.python_sources import sources_as_dumped
 from ..readers.files.sources import Source, bytes_of, load
-from ..readers.xplane.xplane import Trace, is_trace, read_trace
+from ..readers.recognise import is_trace
 from .capture import Capture, PassRecord
 
 if TYPE_CHECKING:
     from ..hlo.snapshots import Snapshot, TimedPass
+    from ..readers.xplane.xplane import Trace
 
 
 class StageLogGiven(ReadError):
@@ -89,7 +90,11 @@ def _read(
             f"{origin or 'the text'} is a log of pipeline stages, not a program: "
             "hs.read_stage_log reads it, hloscope stages shows it"
         )
-    trace = read_trace(Path(profile)) if profile is not None else None
+    trace = None
+    if profile is not None:
+        from ..readers.xplane.xplane import read_trace
+
+        trace = read_trace(Path(profile))
     note = found_stage = ""
     folder: Callable[[], tuple[tuple[Snapshot, ...], str]] | None = None
     times: Callable[[], tuple[TimedPass, ...]] | None = None

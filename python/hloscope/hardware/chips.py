@@ -6,13 +6,10 @@ your hardware.toml ────┴─▶ merged by id ─▶ ÷ devices_per_chip
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +114,9 @@ def load(path: str | Path | None = None) -> dict[str, Hardware]:
 
 @lru_cache(maxsize=8)
 def _load(given: str, stamp: int) -> dict[str, Hardware]:
+    import tomllib
+    from importlib.resources import files
+
     raw = tomllib.loads(files(__package__).joinpath("chips.toml").read_text("utf-8"))
     if given:
         try:
@@ -211,7 +211,9 @@ def find(name: str | Hardware, path: str | Path | None = None) -> Hardware:
     near = [key for key in chips if wanted and (wanted in key or key in wanted)]
     shorter = {key.removeprefix("tpu-"): key for key in chips}
     for known in (dict(zip(chips, chips, strict=True)), shorter):
-        near += [known[k] for k in difflib.get_close_matches(wanted, known, 3, 0.6)]
+        from difflib import get_close_matches
+
+        near += [known[k] for k in get_close_matches(wanted, known, 3, 0.6)]
     near = list(dict.fromkeys(near))
     if near:
         raise HardwareError(f"unknown chip {name!r}; did you mean {' or '.join(near[:3])}?")
@@ -225,10 +227,12 @@ def _matches(chip: Hardware, kind: str) -> bool:
 def choose(device_kind: str, platform: str = "", path: str | Path | None = None) -> Hardware | None:
     """The chip of a jax device kind, exact matches before patterns; None when unknown."""
     kind = device_kind.strip().lower()
+    if not kind and platform != "cpu":
+        return None
     chips = load(path)
     for exact in (True, False):
         for chip in chips.values():
-            if kind and (kind in chip.kinds if exact else _matches(chip, kind)):
+            if kind in chip.kinds if exact else kind and _matches(chip, kind):
                 return chip
     return chips.get("cpu") if platform == "cpu" or kind == "cpu" else None
 

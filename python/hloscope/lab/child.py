@@ -42,7 +42,7 @@ def about(data: bytes, module: str | None) -> dict[str, Any]:
     """The modules that the data holds, and which of them was taken."""
     from ..readers import ReadError, list_modules
     from ..readers.entries import name_or_number
-    from ..readers.xplane.xplane import is_trace
+    from ..readers.recognise import is_trace
 
     single = {"modules": [], "module": 0}
     several = data[:2] == b"\x1f\x8b" or is_trace(data) or len(_HEADS.findall(data)) > 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from ..hlo import Module, ReadWarning
@@ -67,6 +66,8 @@ def choose_module(modules: Sequence[Module], module: str | int | None, name: str
 def suggest(wanted: str, modules: Sequence[Module | ModuleEntry]) -> str:
     """``; did you mean 'jit_f'? It holds: …``."""
     names = list(dict.fromkeys(m.name for m in modules))
+    from difflib import get_close_matches
+
     close = get_close_matches(wanted, names, 1)
     mean = f"; did you mean {close[0]!r}?" if close else ";"
     more = ", …" if len(names) > 20 else ""

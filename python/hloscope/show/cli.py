@@ -17,10 +17,12 @@ from contextlib import nullcontext
 from ..hlo.parts import printable
 from ..processes.limits import LimitReached, within_limits
 from . import interrupts
-from .commands import COMMANDS, mcp, search
+from .commands import NAMES, command
 from .commands.shared import CommandError, nobody_reads
 
 OK, FAILED, INTERRUPTED = 0, 2, 130  # as shells report signals: 128 + SIGINT
+# A search compiles, in processes with limits of their own; a server limits each call.
+_UNLIMITED = ("mcp", "search")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,7 +33,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The whole command line; or with the options of one command alone, which is quicker."""
+    """The whole command line; or one command alone, which is quicker."""
     from .. import __version__
 
     top = _Parser(
@@ -42,13 +44,11 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     top.add_argument("-V", "--version", action="version", version=f"hloscope {__version__}")
     sub = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        add = sub.add_parser(command.NAME, help=command.HELP, description=command.HELP)
-        if only in (None, command.NAME):
-            command.arguments(add)
-        # A search compiles, in processes with limits of their own; a server limits each call.
-        is_limited = command not in (mcp, search)
-        add.set_defaults(run=command.run, is_limited=is_limited, parser=top)
+    for name in NAMES if only is None else (only,):
+        made = command(name)
+        add = sub.add_parser(name, help=made.HELP, description=made.HELP)
+        made.arguments(add)
+        add.set_defaults(run=made.run, is_limited=name not in _UNLIMITED, parser=top)
     return top
 
 
@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     try:
         words = _with_command(words)
-        known = {command.NAME for command in COMMANDS} - {"completion"}  # which lists all of them
-        arguments = parser(words[0] if words[0] in known else None).parse_args(words)
+        lists_all = words[0] not in NAMES or words[0] == "completion"
+        arguments = parser(None if lists_all else words[0]).parse_args(words)
         reads = within_limits(arguments.command) if arguments.is_limited else nullcontext()
         with reads:
             return int(arguments.run(arguments) or OK)
@@ -89,15 +89,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _with_command(words: list[str]) -> list[str]:
     """``hloscope FILE`` means ``hloscope open FILE``, unless FILE is a command's name."""
-    names = {command.NAME for command in COMMANDS}
     first = next((w for w in words if w == "-" or not w.startswith("-")), None)
     asks = any(w in ("-h", "--help", "-V", "--version") for w in words)
-    if first is None or first in names or (asks and words[0].startswith("-")):
+    if first is None or first in NAMES or (asks and words[0].startswith("-")):
         return words or ["--help"]
     if first != "-" and not os.path.exists(first) and first.isalpha():
         from difflib import get_close_matches
 
-        near = get_close_matches(first, sorted(names), 1)
+        near = get_close_matches(first, sorted(NAMES), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise CommandError(f"{first} is neither a command nor a file{hint}")
     return ["open", *words]

@@ -17,7 +17,8 @@ from hloscope.readers import ReadError, read_modules
 from hloscope.readers.files.decode import to_text as decode
 from hloscope.readers.hlo.text import read_hlo_text
 from hloscope.readers.proto.proto import message_name, read_proto
-from hloscope.readers.stablehlo.text import is_stablehlo, read_all
+from hloscope.readers.recognise import is_stablehlo
+from hloscope.readers.stablehlo.text import read_all
 from token_accounting import unaccounted, unaccounted_proto
 
 Mutation = Callable[[random.Random, bytes], bytes]

@@ -291,6 +291,40 @@ def test_importing_costs_nothing_it_does_not_need(statement, forbidden):
     assert done.stdout.strip() == "[]"
 
 
+NEEDLESS_FOR_A_SUMMARY = [
+    *HEAVY,
+    *("hloscope.capturing", "hloscope.view", "hloscope.plan", "hloscope.show.html"),
+    *("hloscope.analysis.diff", "hloscope.analysis.passes", "hloscope.analysis.why.provenance"),
+    *("hloscope.readers.proto.proto", "hloscope.readers.stablehlo", "hloscope.readers.xplane"),
+    *("hloscope.show.commands.html", "hloscope.show.commands.search"),
+    *("difflib", "importlib.resources", "subprocess", "tarfile", "tomllib", "webbrowser"),
+]
+
+
+def test_the_summary_of_a_text_imports_only_what_it_needs(tmp_path):
+    """A small file is summarised in a quarter of a second, most of which is imports."""
+    dump = tmp_path / "step.hlo"
+    dump.write_text(
+        "HloModule m, num_partitions=2\n\nadd {\n  a = f32[] parameter(0)\n"
+        "  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n\n"
+        "ENTRY e {\n  x = f32[8,8] parameter(0)\n"
+        "  d = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "  ROOT s = f32[8,8] all-reduce(d), replica_groups={{0,1}}, to_apply=add\n}\n"
+    )
+    program = (
+        "import contextlib, io, sys\nfrom hloscope.__main__ import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as said:\n"
+        f"    assert main(['summary', {str(dump)!r}]) == 0\n"
+        "assert '1 all-reduce' in said.getvalue()\n"
+        f"print([m for m in {NEEDLESS_FOR_A_SUMMARY!r} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() == "[]"
+
+
 def test_class_names_are_unique(repo):
     """One name is one thing. Descriptions of the View's JSON may be named like what they show."""
     found = {}

@@ -10,8 +10,9 @@ import pytest
 from google.protobuf import text_format
 from hloscope.hlo import Module
 from hloscope.readers import ReadError
-from hloscope.readers.proto.proto import MAX_WARNINGS, is_proto, message_name, read_proto
+from hloscope.readers.proto.proto import MAX_WARNINGS, read_proto
 from hloscope.readers.proto.schema import message_class
+from hloscope.readers.recognise import is_proto, message_name
 
 X = "instructions { id: 1 name: 'x' opcode: 'parameter' shape { element_type: 11 } } "
 MAIN = f"computations {{ name: 'main' id: 2 root_id: 1 {X} }} "

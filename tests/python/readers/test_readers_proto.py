@@ -16,8 +16,9 @@ from hloscope.hlo.compare import differences
 from hloscope.plan.running.candidate_figures import figures
 from hloscope.readers import ReadError, read_modules
 from hloscope.readers.proto.literals import float_text
-from hloscope.readers.proto.proto import is_proto, message_name, read_buffer_assignment, read_proto
+from hloscope.readers.proto.proto import read_buffer_assignment, read_proto
 from hloscope.readers.proto.schema import message_class
+from hloscope.readers.recognise import is_proto, message_name
 from hloscope.show.text import summary_text
 from xla_oracle import through_xla
 

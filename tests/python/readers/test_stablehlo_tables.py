@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hloscope.readers.stablehlo.text import MAX_DEPTH, MAX_WARNINGS, is_stablehlo, read_all
+from hloscope.readers.recognise import is_stablehlo
+from hloscope.readers.stablehlo.text import MAX_DEPTH, MAX_WARNINGS, read_all
 from text_tables import as_text, assert_table
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from hloscope.readers import ReadError
 from hloscope.readers.formats.profiler_trace import read as trace_modules
+from hloscope.readers.recognise import is_trace
 from hloscope.readers.xplane.lanes import LaneBuilder, joined, place_ps
 from hloscope.readers.xplane.planes import Chip, program_key, unsigned
-from hloscope.readers.xplane.xplane import Trace, find_traces, is_trace, read_trace
+from hloscope.readers.xplane.xplane import Trace, find_traces, read_trace
 from test_proto_texts import made as proto_of
 from xplane_builder import TraceBuilder
 

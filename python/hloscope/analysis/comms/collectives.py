@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -113,6 +112,8 @@ class Collectives(Rows[Collective]):
             }
             if name in names:
                 return names[name]
+            from difflib import get_close_matches
+
             near = get_close_matches(name, names, 3) or [row.name for row in self.rows[:5]]
             hint = f"; there are {', '.join(near)}" if near else "; it has none"
             raise ValueError(f"no collective of this capture is called {which!r}{hint}")

@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, Module, Shape, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, kind_of
@@ -44,12 +45,14 @@ from ..base.operands import ONE_ARRAY
 from ..base.phases.phases import BACKWARD, phases
 from ..base.table import per_devices
 from ..comms.collective import Collective
-from ..why.provenance import reasons
-from ..why.provenance_card import Why
-from ..why.provenance_origins import AxisOrigin
+from ..why.cards import reasons
 from . import limits
 from .facts import Facts
 from .whole_operations import WHOLE, dimensions_of, name_of
+
+if TYPE_CHECKING:
+    from ..why.provenance_card import Why
+    from ..why.provenance_origins import AxisOrigin
 
 
 class For(Enum):

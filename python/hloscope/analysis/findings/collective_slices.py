@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
 from ...hlo.texts.places import short_line
 from ..comms.collective import Collective
-from ..why.provenance import reasons
-from ..why.provenance_origins import AxisOrigin
+from ..why.cards import reasons
 from .collective_facts import moved, over
 from .collective_purposes import by_device, is_joined, is_scatter_of_program
 from .facts import Facts
 from .finding import Finding, names
+
+if TYPE_CHECKING:
+    from ..why.provenance_origins import AxisOrigin
 
 
 def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:

@@ -306,7 +306,7 @@ class Memory(Rows[LiveValue]):
     def memory_spaces(self) -> dict[int, int]:
         """Memory space → its own simulated peak in bytes; main memory is 0."""
         live = self.liveness
-        used = {int(s) for s in np.unique(live.space[live.size > 0])} - set(self.main_spaces)
+        used = set(live.space[live.size > 0].tolist()) - set(self.main_spaces)
         others = {s: int(live.timeline(s).max(initial=0)) for s in sorted(used)}
         return {MAIN: int(self.timeline.max(initial=0)), **others}
 

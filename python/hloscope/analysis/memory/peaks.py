@@ -80,7 +80,7 @@ def assigned(module: Module, spaces: tuple[int, ...]) -> int | None:
 
 def peaks_beside_main(live: Liveness, target: Target, platform: str) -> tuple[MemorySpace, ...]:
     """Peaks of every memory that the program uses beside the device's main memory."""
-    used = {int(s) for s in np.unique(live.space[live.size > 0])} - set(main_spaces(platform))
+    used = set(live.space[live.size > 0].tolist()) - set(main_spaces(platform))
     out = []
     for space in sorted(used):
         best, source = assigned(live.module, (space,)), "XLA's buffer assignment"

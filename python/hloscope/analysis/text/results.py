@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from ...hlo import Instruction
@@ -37,6 +36,8 @@ class Printed:
 
     def _repr_html_(self) -> str:
         """Text in a cell; names are data, and escaped."""
+        from html import escape
+
         return f"<pre>{escape(str(self))}</pre>"
 
 

@@ -24,7 +24,6 @@ from ..base.table import NO_TARGET, per_devices
 from ..comms.collectives import listed
 from ..comms.spec_text import spec_words
 from ..text.results import Row
-from .provenance_origins import line_of
 
 REMATERIALIZED = "involuntary full rematerialization"
 
@@ -106,6 +105,8 @@ def _message(text: str, module: Module, target: Target) -> CompilerMessage:
     op_name = found[1] if found else ""
     if head is None:
         return CompilerMessage(text, REMATERIALIZED, had=had, needs=needs, op_name=op_name)
+    from .provenance_origins import line_of
+
     before = target.before_partitioning() if target.before_partitioning is not None else None
     op = _operation(before, head["name"], head["opcode"], op_name)
     source = _SOURCE.search(said)

@@ -16,7 +16,8 @@ from ..base.table import NO_TARGET, per_devices
 from ..comms.collective import Collective
 from ..comms.collectives import collectives
 from ..comms.sharding import Transition, shardings
-from .provenance import Provenance, reasons
+from .cards import reasons
+from .provenance import Provenance
 from .provenance_card import Why
 
 # Reductions make one value from many partial ones; they do not change a value's sharding.

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import io
 import re
-import tarfile
-import tempfile
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ..errors import ReadError
 from . import dump_directory, gzipped
+
+if TYPE_CHECKING:  # imported when an archive is read: most files are none
+    import tempfile
 
 MAX_MEMBERS = 50_000
 MAX_MEMBER_BYTES = 1 << 30
@@ -40,6 +40,8 @@ def is_archive(data: bytes) -> bool:
     if data[:4] == b"PK\x03\x04" or data[257:262] == b"ustar":
         return True
     if data[:6] == b"\xfd7zXZ\0" or data[:3] == b"BZh":
+        import tarfile
+
         try:
             with tarfile.open(fileobj=io.BytesIO(data), mode="r:*"):
                 return True
@@ -56,6 +58,10 @@ def is_archive(data: bytes) -> bool:
 
 def unpack(data: bytes, name: str) -> Path:
     """The folder that holds the dump. Raises ``ReadError`` when nothing in it is one."""
+    import tarfile
+    import tempfile
+    import zipfile
+
     where = name or "the archive"
     kept = tempfile.TemporaryDirectory(prefix="hloscope-", ignore_cleanup_errors=True)
     root = Path(kept.name)
@@ -111,6 +117,8 @@ def notes(folder: Path) -> tuple[str, ...]:
 
 def _members(data: bytes) -> Iterator[Member]:
     if data[:4] == b"PK\x03\x04":
+        import zipfile
+
         with zipfile.ZipFile(io.BytesIO(data)) as z:
             for info in z.infolist():
                 kind = (info.external_attr >> 16) & 0o170000
@@ -119,6 +127,8 @@ def _members(data: bytes) -> Iterator[Member]:
                     continue
                 yield info.filename, plain, 0, lambda info=info: z.open(info)  # type: ignore[misc]
         return
+    import tarfile
+
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as t:
         for entry in t:
             if not entry.isdir():

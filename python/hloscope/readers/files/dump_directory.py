@@ -14,7 +14,6 @@ Directories of other files work too: each ``.hlo``, ``.txt``, ``.pb``, ``.mlir``
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
 
 from ..entries import ModuleEntry, suggest
@@ -130,6 +129,8 @@ def _at_stage(entries: list[ModuleEntry], stage: str, where: str) -> list[Module
         if found:
             return found
     stages = list(dict.fromkeys(e.stage for e in entries if e.stage))
+    from difflib import get_close_matches
+
     close = get_close_matches(stage, stages, 1, 0.4)
     mean = f"; did you mean {close[0]!r}?" if close else ";"
     more = ", …" if len(stages) > 60 else ""

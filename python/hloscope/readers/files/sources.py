@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 from ..errors import ReadError
-from ..xplane.xplane import find_traces
 from . import archives, dump_directory
 
 Source = str | bytes | bytearray | memoryview | os.PathLike[str]
@@ -48,6 +47,8 @@ def _trace_inside(folder: Path) -> Path | None:
     try:
         dump_directory.list_directory(folder)
     except ReadError:
+        from ..xplane.xplane import find_traces
+
         with contextlib.suppress(ReadError):
             return find_traces(folder)[0]
     return None

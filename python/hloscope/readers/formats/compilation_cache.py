@@ -13,7 +13,6 @@ import zlib
 from ...hlo import Module
 from ..errors import ReadError
 from ..files import gzipped
-from ..proto import proto
 
 NAME = "compilation cache"
 SUFFIXES: tuple[str, ...] = ()
@@ -32,6 +31,8 @@ def accepts(data: bytes) -> bool:
 
 def read(data: bytes, name: str) -> list[Module]:
     """The HLO in a cache entry. Raises ``ReadError`` when it holds none."""
+    from ..proto import proto
+
     where = name or "the data"
     inside = _unpacked(data, where)
     best: Module | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...hlo import Module
 from ..hlo import checks
-from ..proto.proto import is_proto, read_proto
+from ..recognise import is_proto
 
 NAME = "HLO proto"
 SUFFIXES = (".pb",)
@@ -15,6 +15,8 @@ accepts = is_proto
 
 def read(data: bytes, name: str) -> list[Module]:
     """The one module of a file. Raises ``ReadError``."""
+    from ..proto.proto import read_proto
+
     module = read_proto(data, name)
     checks.unsaid_devices(module)
     return [module]

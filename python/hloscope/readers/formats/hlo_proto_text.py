@@ -6,8 +6,6 @@ import re
 
 from ...hlo import Module, ReadWarning
 from ..errors import ReadError
-from ..proto import proto
-from ..proto.schema import message_class
 from ..proto.shapes import BUFFER, ELEMENT_TYPES, OPAQUE, TUPLE
 
 NAME = "HLO proto as text"
@@ -45,6 +43,9 @@ def accepts(data: bytes) -> bool:
 def read(data: bytes, name: str) -> list[Module]:
     """Reads an HLO proto from text. Raises ``ReadError`` that says where parsing failed."""
     from google.protobuf import text_format
+
+    from ..proto import proto
+    from ..proto.schema import message_class
 
     m = _TEXT_HEAD.match(data[:65536])
     outer = m[1] if m is not None else None

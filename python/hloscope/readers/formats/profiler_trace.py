@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...hlo import Module, ReadWarning
 from ..errors import ReadError
-from ..proto.proto import read_proto
-from ..xplane.xplane import is_trace, read_trace
+from ..recognise import is_trace
 
 NAME = "profiler trace"
 SUFFIXES = (".xplane.pb",)
@@ -19,6 +18,9 @@ def read(data: bytes, name: str = "") -> list[Module]:
 
     Raises ``ReadError`` when it carries none: then the program's dump is needed too.
     """
+    from ..proto.proto import read_proto
+    from ..xplane.xplane import read_trace
+
     trace = read_trace(data)
     if not trace.programs:
         cut = f" ({trace.warnings[0]})" if trace.warnings else ""

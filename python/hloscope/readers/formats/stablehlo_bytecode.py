@@ -10,10 +10,7 @@ import sys
 from pathlib import Path
 
 from ...hlo import Module
-from ...processes.child import Start, TimeIsOver, converted, how_it_ended
-from ...processes.environment import child_environment
 from ..errors import ReadError
-from ..stablehlo.text import read_all
 
 NAME = "StableHLO bytecode"
 SUFFIXES = (".mlirbc",)
@@ -31,6 +28,10 @@ def accepts(data: bytes) -> bool:
 
 def read(data: bytes, name: str = "") -> list[Module]:
     """Decodes and reads. Raises ``ReadError``, saying what to install if bindings are missing."""
+    from ...processes.child import Start, TimeIsOver, converted, how_it_ended
+    from ...processes.environment import child_environment
+    from ..stablehlo.text import read_all
+
     where = name or "the data"
     start = Start(
         [sys.executable, "-P", str(_CHILD)], child_environment() | {"JAX_PLATFORMS": "cpu"}

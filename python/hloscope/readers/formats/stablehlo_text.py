@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...hlo import Module
 from ..files.decode import to_text
-from ..stablehlo.text import is_stablehlo, read_all
+from ..recognise import is_stablehlo
 
 NAME = "StableHLO text"
 SUFFIXES = (".mlir", ".stablehlo")
@@ -15,4 +15,6 @@ accepts = is_stablehlo
 
 def read(data: bytes, name: str) -> list[Module]:
     """The modules; at least one."""
+    from ..stablehlo.text import read_all
+
     return read_all(*to_text(data))

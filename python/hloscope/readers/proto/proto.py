@@ -18,6 +18,7 @@ from ...hlo.module import Computation, Instruction, Module
 from ...hlo.parts import FrameTable, ReadWarning
 from ..errors import ReadError
 from ..hlo import checks as hlo_checks
+from ..recognise import message_name, varint
 from .attributes import attribute_text, frontend_attributes_text
 from .buffers import buffer_assignment, read_buffer_assignment
 from .context import ProtoContext, text_of
@@ -30,60 +31,7 @@ _OPCODE = re.compile(rb"[a-z][a-z0-9\-]*\Z")
 _ASYNC = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
 MAX_WARNINGS = 200
 
-__all__ = ["is_proto", "message_name", "read_buffer_assignment", "read_proto"]
-
-
-def is_proto(data: bytes) -> bool:
-    """Whether the bytes look like one of the messages this file reads."""
-    return message_name(data) is not None
-
-
-def message_name(data: bytes) -> str | None:
-    """HloModule, HloProto or HloSnapshot, by how deep the module's name is."""
-    names = ("HloModule", "HloProto", "HloSnapshot")
-    at = 0
-    for name in names:
-        if at >= len(data):
-            return None
-        tag = data[at]
-        if tag in (0x12, 0x1A):  # a nameless module begins with its entry's name
-            return name if at or tag == 0x12 else None
-        if tag != 0x0A:
-            return None
-        size, inner = _varint(data, at + 1)
-        if size < 0:
-            return None
-        follows = data[inner + size : inner + size + 1]
-        if size < 4096 and _is_name(data[inner : inner + size], follows):
-            return name
-        at = inner
-    return None
-
-
-def _is_name(text: bytes, follows: bytes) -> bool:
-    """Whether a first field is a module's name and not a message, by what follows it."""
-    try:
-        printable = text.decode().isprintable()
-    except UnicodeDecodeError:
-        return False
-    if printable:
-        return follows in (b"\x12", b"\x1a", b"\x22")
-    # A name may contain anything, even line breaks; a message that begins with a name contains it.
-    # (Text that begins with an empty line is neither: it has no \x12 or \x1a.)
-    size, inner = _varint(text, 1)
-    nested = text[:1] in (b"\n", b"\x12", b"\x1a") and 0 <= size <= len(text) - inner
-    return not nested and follows in (b"\x12", b"\x1a")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, offset after it); value -1 when it does not end."""
-    value = shift = 0
-    for k in range(at, min(at + 10, len(data))):
-        value |= (data[k] & 127) << shift
-        shift += 7
-        if data[k] < 128:
-            return value, k + 1
-    return -1, at
+__all__ = ["read_buffer_assignment", "read_proto"]
 
 
 def read_proto(data: bytes, name: str = "") -> Module:
@@ -121,7 +69,7 @@ def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
         pass
     message = message_class(kind)()
     if kind != "HloModule":  # the module is the first field: salvage that
-        _, at = _varint(data, 1)
+        _, at = varint(data, 1)
         inner = "HloModule" if kind == "HloProto" else "HloProto"
         part, _ = _parse(inner, data[at:])
         (message.hlo_module if kind == "HloProto" else message.hlo).MergeFrom(part)
@@ -141,17 +89,17 @@ def _fields(data: bytes) -> list[tuple[int, int]]:
     out = []
     at = 0
     while at < len(data):
-        tag, here = _varint(data, at)
+        tag, here = varint(data, at)
         if tag <= 0:
             break
         wire = tag & 7
         if wire == 2:
-            size, here = _varint(data, here)
+            size, here = varint(data, here)
             if size < 0:
                 break
             here += size
         elif wire == 0:
-            value, here = _varint(data, here)
+            value, here = varint(data, here)
             if value < 0:
                 break
         elif wire in (1, 5):

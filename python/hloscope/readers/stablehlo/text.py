@@ -26,12 +26,6 @@ from .shardings import with_sharding
 from .statements import MlirStatement, statements
 from .types import is_type, shape_of, split_types, tuple_of
 
-_SNIFF = re.compile(
-    rb"^[ \t]*(?:module\b[^\n]*\{|module[ \t]*\{|module attributes\b|module @[\w$.\-]+[ \t]*$"
-    rb"|func\.func\b|vhlo\.func_v\d|\"(?:builtin\.module|func\.func)\")",
-    re.M,
-)
-_HLO = re.compile(rb"^[^\n\"]{0,80}\bHloModule[ \t]+\S", re.M)
 _MODULE = re.compile(r"(?:module|\"builtin\.module\")\s*(?:@([\w$.\-]+|\"[^\"]*\"))?\s*(.*)", re.S)
 _FUNC = re.compile(
     r"(?:func|stablehlo)\.func\s+(?:(public|private|nested)\s+)?@([\w$.\-]+|\"[^\"]*\")\s*\("
@@ -59,11 +53,6 @@ _ROLES = {
     "select_and_scatter": ("select", "scatter"),
 }
 _ONE_ROLE = {"case": "branch_computations", "sdy.manual_computation": "called_computations"}
-
-
-def is_stablehlo(data: bytes) -> bool:
-    head = data[: 1 << 20]
-    return _HLO.search(head) is None and _SNIFF.search(head) is not None
 
 
 def read_all(text: str, warnings: list[ReadWarning] | None = None) -> list[Module]:

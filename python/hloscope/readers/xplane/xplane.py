@@ -10,7 +10,6 @@ as far as its planes are whole, with a warning.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,22 +76,6 @@ class Trace:
     def seconds(self) -> float:
         """Sum over all ops and devices, without asynchronous ops, which run beside others."""
         return sum(o.seconds for o in self.ops if not o.beside)
-
-
-_PLANE = re.compile(
-    rb"\x0a[\x80-\xff]*[\x00-\x7f](\x08[\x80-\xff]*[\x00-\x7f])?"
-    rb"\x12[\x00-\x7f](/host:|/device:|Task Environment|#)"
-)
-
-
-def is_trace(data: bytes) -> bool:
-    """Whether the bytes begin with a plane of a trace: its number, then its name."""
-    if is_gzip(data):
-        try:
-            data = zlib.decompressobj(31).decompress(data, 256)
-        except zlib.error:
-            return False
-    return _PLANE.match(data[:256]) is not None
 
 
 def find_traces(path: str | Path) -> list[Path]:

@@ -1,38 +1,40 @@
 """Subcommands, in the order ``hloscope --help`` lists them.
 
-A command is a module with ``NAME``, ``HELP``, ``arguments(parser)`` and ``run(arguments)``,
-which returns the exit status or raises ``CommandError``.
+A command is a module of its name with ``NAME``, ``HELP``, ``arguments(parser)`` and
+``run(arguments)``, which returns the exit status or raises ``CommandError``. It is imported when
+it is asked for.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
-from . import (
-    check,
-    chips,
-    compare,
-    completion,
-    diff,
-    dot,
-    findings,
-    html,
-    json,
-    list,
-    live,
-    mcp,
-    open,
-    passes,
-    perfetto,
-    prove,
-    report,
-    reproducer,
-    search,
-    stages,
-    summary,
-    svg,
-    trace,
+NAMES = (
+    "open",
+    "summary",
+    "findings",
+    "html",
+    "dot",
+    "svg",
+    "json",
+    "perfetto",
+    "list",
+    "diff",
+    "compare",
+    "report",
+    "reproducer",
+    "check",
+    "passes",
+    "trace",
+    "live",
+    "search",
+    "prove",
+    "mcp",
+    "stages",
+    "chips",
+    "completion",
 )
 
 
@@ -44,28 +46,6 @@ class Command(Protocol):
     def run(self, arguments: argparse.Namespace) -> int | None: ...
 
 
-COMMANDS: tuple[Command, ...] = (
-    open,
-    summary,
-    findings,
-    html,
-    dot,
-    svg,
-    json,
-    perfetto,
-    list,
-    diff,
-    compare,
-    report,
-    reproducer,
-    check,
-    passes,
-    trace,
-    live,
-    search,
-    prove,
-    mcp,
-    stages,
-    chips,
-    completion,
-)
+def command(name: str) -> Command:
+    """The command of ``NAMES``."""
+    return cast(Command, import_module(f".{name}", __name__))

@@ -11,7 +11,7 @@ from ...analysis.base.table import csr
 from ...analysis.comms.apparent import apparent
 from ...analysis.comms.collective import Collective
 from ...analysis.comms.collectives import Collectives, collectives
-from ...analysis.why.provenance import reasons
+from ...analysis.why.cards import reasons
 from ...analysis.why.provenance_card import Why
 from ...hlo.collective_kinds import OF_PERMUTES
 from ..builder import Builder

@@ -92,7 +92,8 @@ def weights(t: Table) -> NDArray[np.float64]:
     taking = np.flatnonzero(counts > 0)
     reducing = taking[t.by_opcode(lambda o: o.startswith("reduce"), bool)[taking]]
     out[reducing] = np.maximum(out[reducing], elements[values[offsets[reducing]]])
-    rows = np.intersect1d(t.where("dot", "convolution", "ragged-dot"), np.flatnonzero(counts > 1))
+    rows = t.where("dot", "convolution", "ragged-dot")
+    rows = rows[counts[rows] > 1]
     # m·k, k·n and m·n multiply to (m·k·n)²
     lhs, rhs = elements[values[offsets[rows]]], elements[values[offsets[rows] + 1]]
     out[rows] = 2 * np.sqrt(lhs) * np.sqrt(rhs) * np.sqrt(elements[rows])
