@@ -159,11 +159,19 @@ class Instruction:
     @property
     def called(self) -> tuple[tuple[str, Computation], ...]:
         """(role, computation) pairs, role being the attribute: calls, to_apply, body, …"""
-        found = (
-            (role, self.module.find_computation(name))
-            for role, name in columns.called_names(self.opcode, self.attribute_text)
-        )
-        return tuple((role, c) for role, c in found if c is not None)
+        if self.opcode in columns.NEVER_CALLS:
+            return ()
+        module = self.module
+        known = module._called.get(self.index)
+        if known is None:
+            found = (
+                (role, module.find_computation(name))
+                for role, name in columns.called_names(self.opcode, self.attribute_text)
+            )
+            known = tuple((role, c) for role, c in found if c is not None)
+            if module._is_whole:
+                module._called[self.index] = known
+        return known
 
     @property
     def called_computations(self) -> tuple[Computation, ...]:
@@ -285,8 +293,13 @@ class Computation:
     @property
     def parameters(self) -> tuple[Instruction, ...]:
         """In order of parameter number (dumps may print them out of order)."""
-        found = [i for i in self.instructions if i.opcode == "parameter"]
-        return tuple(sorted(found, key=lambda i: i.parameter_number or 0))
+        known = self.module._parameters.get(self.index)
+        if known is None:
+            found = [i for i in self.instructions if i.opcode == "parameter"]
+            known = tuple(sorted(found, key=lambda i: i.parameter_number or 0))
+            if self.module._is_whole:
+                self.module._parameters[self.index] = known
+        return known
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _computation, (self.module, self.index)
@@ -496,6 +509,17 @@ class Module:
         frames = tuple((n + 1, 0) for n in range(len(locations)))
         return FrameTable(tuple(files), (), locations, frames), ids
 
+    # What is asked for often, by index, once the module is whole.
+    _called: dict[int, tuple[tuple[str, Computation], ...]] = field(
+        default_factory=dict, repr=False
+    )
+    _parameters: dict[int, tuple[Instruction, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether its instructions are numbered: before, a reader may add computations."""
+        return "instructions" in vars(self)
+
     _linked: bool = field(default=False, repr=False)
 
     def _link_users(self) -> None:
@@ -567,7 +591,7 @@ class Module:
             computations.append(c)
         self.computations = tuple(computations)
         self.entry = None if state["entry"] is None else computations[state["entry"]]
-        self._linked = False
+        self._linked, self._called, self._parameters = False, {}, {}
 
     def __repr__(self) -> str:
         n = sum(len(c.instructions) for c in self.computations)
@@ -576,7 +600,7 @@ class Module:
 
 
 # Fields that ``__getstate__`` writes as rows.
-_LINKED = frozenset(["computations", "entry", "_linked"])
+_LINKED = frozenset(["computations", "entry", "_linked", "_called", "_parameters"])
 
 
 def _instruction(module: Module, index: int) -> Instruction:

@@ -119,7 +119,7 @@ def source(
     A loop's element has one if every trip hands it on unchanged; a conditional's, if all branches
     return the same. Where there are two, the position before them is the answer.
     """
-    return deque(path(value, through, inside_fusions=inside_fusions), maxlen=1)[0]
+    return _Walk(through, inside_fusions).source(_at(value))
 
 
 def path(
@@ -210,17 +210,14 @@ class _Walk:
     """Single steps back and forth for one ``through``."""
 
     def __init__(self, through: Through, inside_fusions: bool, dependencies: bool = False) -> None:
-        self.through = through
         self.inside_fusions = inside_fusions
         self.dependencies = dependencies
         self.depth = 0
         self.meets = False
-
-    def passes(self, i: Instruction) -> bool:
-        """Whether a value may be followed through an instruction."""
-        if callable(self.through):
-            return self.through(i)
-        return i.opcode in BUNDLES or acts_as(i) in self.through
+        # whether a value may be followed through an instruction
+        self.passes: Callable[[Instruction], bool] = (
+            through if callable(through) else lambda i: i.opcode in BUNDLES or acts_as(i) in through
+        )
 
     def _data(self, i: Instruction, opcode: str) -> range | tuple[int, ...]:
         """The operands that a walk follows."""
@@ -277,16 +274,18 @@ class _Walk:
     def _fused(self, p: Position) -> list[Position]:
         """Into a fusion, or past one through which the value merely passes."""
         i, element, calls = p
-        inside = i.called_computations[0] if i.called_computations else None
-        if inside is None or inside.root is None:
+        called = i.called_computations
+        inside = called[0] if called else None
+        root = inside.root if inside is not None else None
+        if inside is None or root is None:
             return []
         if self.inside_fusions:
             return [_entered(i, inside, element, calls)]
-        if self.depth > _NESTED:
+        if self.depth > _NESTED or not (root.opcode in _HELD or self.passes(root)):
             return []
         out = []
         self.depth += 1
-        inner = _visit(Position(inside.root, element), self._before_within(inside), None, MOST)
+        inner = _visit(Position(root, element), self._before_within(inside), None, MOST)
         for end, is_end in inner:
             own = end.instruction.computation is inside
             number = end.instruction.parameter_number if own else None
@@ -359,6 +358,18 @@ class _Walk:
             yield at
             seen.add(at)
             at = self.single(at)
+
+    def source(self, start: Position) -> Position:
+        """The last position of ``path``."""
+        at = start
+        seen = {at}
+        while len(seen) < MOST:
+            ahead = self.single(at)
+            if ahead is None or ahead in seen:
+                break
+            seen.add(ahead)
+            at = ahead
+        return at
 
     def single(self, p: Position) -> Position | None:
         """The one position that a value is made from; None if there is none, or several."""
@@ -532,6 +543,8 @@ class _Walk:
 # Starts whose first element is the result: (destination, source, context) of a copy.
 _RESULT_FIRST = ("copy", "send", "recv")
 _STARTS = ("async-start", "call-start")
+# What a fusion may hold or be given without anything that a walk passes through.
+_HELD = frozenset({"parameter", *LITERALS})
 
 
 def _runs(i: Instruction) -> bool:

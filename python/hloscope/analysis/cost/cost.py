@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from ..text.units import duration, grid, printed, quantity, short
 from .assumptions import NEGLIGIBLE_SHARE
 from .branches import branch_ranges, slowest_branches, wire_runs
 from .chip import chip_of
-from .counts import Counts, count
+from .counts import Counts, count, counted
 from .pause import uncollected
 from .roofline.roofline import Roofline, model
 from .timeline import Timeline, timeline
@@ -358,7 +358,11 @@ def estimate(
     """
     if module.dialect != "hlo":
         raise ValueError(needs_hlo("cost", module, target))
-    counts = count(module, target or Target(), trips)
+    target = target or Target()
+    # frozen, but for what is worked out on demand, which another target may say otherwise
+    counts = (
+        count(module, target, trips) if trips else replace(counted(module, target), target=target)
+    )
     return _with_seconds(
         counts if hardware is None else slowest_branches(counts, hardware), hardware
     )

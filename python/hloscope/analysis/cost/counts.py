@@ -25,7 +25,7 @@ from ...hlo.opcodes import CONTROL
 from ..base.collectives.async_opcodes import wrapped
 from ..base.loops.trips import runs_at_least_once
 from ..base.memory_spaces import main_spaces, memory_space, platform
-from ..base.table import table
+from ..base.table import per_devices, table
 from ..text.results import Row
 from .assumptions import FLOPS_PER_BYTE_OF_BRANCH, UNKNOWN_CYCLES
 from .bytes_accessed import bytes_accessed
@@ -247,6 +247,12 @@ def count(module: Module, target: Target, trips: Mapping[str, int] | None = None
         execution=execution,
         matmul_dtype=_matmul_dtypes(module, calls, work),
     )
+
+
+@per_devices
+def counted(module: Module, target: Target) -> Counts:
+    """``count``, computed once for all chips; ``target`` may be one with another chip."""
+    return count(module, target)
 
 
 def _matmul_dtypes(module: Module, calls: CallGraph, work: Work) -> tuple[str, ...]:

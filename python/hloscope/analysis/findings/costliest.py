@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...hlo import Instruction, StackFrame
+from ...hlo import Instruction, Module, StackFrame
 from ..base.labels.families import FAMILIES, families
+from ..base.table import per_module
 from .collective_waits import lines_of
 from .facts import Facts
 from .finding import Costliest
@@ -79,7 +80,16 @@ def _of(facts: Facts, n: int) -> Iterator[tuple[_Work, float]]:
             yield _Work(_line(frame), row.kind, True), part * waited
     own = float(facts.seconds[n]) - waited
     if own > 0:
-        yield _Work(_line(facts.line(i)[0]), _kind(facts, i)), own
+        known = _known(facts.module)
+        if n not in known:
+            known[n] = _Work(_line(facts.line(i)[0]), _kind(facts, i))
+        yield known[n], own
+
+
+@per_module
+def _known(module: Module) -> dict[int, _Work]:
+    """The work of each instruction that was asked about: the same on every chip."""
+    return {}
 
 
 def _line(frame: StackFrame | None) -> str | None:

@@ -6,6 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...hlo import Instruction, Shape, Target, opcodes, walk
 from ..base.memory_spaces import memory_space
 from ..base.operands import given_name
@@ -166,9 +168,7 @@ def find_parameter_copies(
     ``argument_names`` are by buffer of ``live``; an argument without one has that of its parameter.
     """
     out: list[ParameterCopy] = []
-    for b in range(len(live.size)):
-        if live.size[b] == 0 or live.kind[b] == ARGUMENT:
-            continue
+    for b in np.flatnonzero((live.size > 0) & (live.kind != ARGUMENT)).tolist():
         i = live.module.instructions[int(live.defined_by[b])]
         source = _moved_from(i)
         if source is None or len(live.values.nodes(source)) != 1:

@@ -113,16 +113,21 @@ class _Uses:
         # the computations that execute within each, as bits of a number
         self._inside: dict[int, int] = {}
         self._bit: dict[int, int] = {}
+        in_loops = _in_loops(calls)
         for c in calls.order:
             if calls.executed[c]:
-                self._look_at(live, c)
+                self._count(c)
+                if c in in_loops:
+                    self._look_at(live, c)
 
-    def _look_at(self, live: Liveness, c: int) -> None:
+    def _count(self, c: int) -> None:
         self._bit[c] = inside = 1 << len(self._bit)
         for e in self.calls.below[c]:
             if e.role >= Role.BODY:
                 inside |= self._inside.get(e.callee, 0)
         self._inside[c] = inside
+
+    def _look_at(self, live: Liveness, c: int) -> None:
         for i in live.module.computations[c].instructions:
             for k, v in enumerate(live.values.nodes(i)):
                 b = int(live.buffer_of[v])
@@ -171,6 +176,16 @@ def _carries(live: Liveness, uses: _Uses, loop: Instruction, body: int | None) -
     return tuple(sorted(out, key=lambda c: (-c.bytes, c.index)))
 
 
+def _in_loops(calls: CallGraph) -> set[int]:
+    """The computations that execute in the trips of some loop."""
+    out: set[int] = set()
+    for c in reversed(calls.order):
+        for e in calls.below[c]:
+            if e.role is Role.BODY or (c in out and e.role >= Role.BODY):
+                out.add(e.callee)
+    return out
+
+
 def _computations_inside(calls: CallGraph, start: int) -> list[int]:
     """A loop body and all computations that execute within it."""
     out: dict[int, None] = {}
@@ -199,7 +214,9 @@ def _reads_slices(i: Instruction, operand: int) -> bool:
     if i.opcode == "dynamic-slice":
         return operand == 0
     called = i.called_computations if i.opcode == "fusion" else ()
-    parameters = called[0].parameters if called else ()
+    if not called or all(j.opcode != "dynamic-slice" for j in called[0].instructions):
+        return False
+    parameters = called[0].parameters
     if operand >= len(parameters):
         return False
     uses = walk.uses(parameters[operand], opcodes.SAME_ORDER)

@@ -21,7 +21,7 @@ from ...hlo import Instruction, Module, Shape, opcodes, walk
 from ...hlo.parts import Alias
 from ...hlo.walk import Position
 from .liveness.liveness import Liveness
-from .liveness.simulate import simulate
+from .liveness.simulate import with_donated
 from .liveness.values import OUTPUT, leaf_span
 
 _SAME = opcodes.SAME_ORDER | opcodes.BUNDLES  # the same memory
@@ -63,7 +63,7 @@ def if_donated(
     if before_schedule:
         copied = _copied(live.module, pairs)
         pairs = [a for a in pairs if a.parameter_number not in copied]
-    return simulate(live.module, pairs) if pairs else live
+    return with_donated(live, pairs) if pairs else live
 
 
 def _copied(module: Module, pairs: list[Alias]) -> set[int]:

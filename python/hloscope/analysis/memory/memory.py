@@ -210,6 +210,19 @@ class Memory(Rows[LiveValue]):
         ``retyped``: and outputs of their dimensions are of their type and layout.
         ``before_schedule``: copies are inserted before there is a schedule, as by XLA:CPU.
         """
+        asked = frozenset(parameters), retyped, before_schedule
+        if asked not in self._gains:
+            self._gains[asked] = self._gain_if_donated(*asked)
+        return self._gains[asked]
+
+    @cached_property
+    def _gains(self) -> dict[tuple[frozenset[int], bool, bool], int]:
+        """``gain_if_donated`` by what was asked for: the same on every chip."""
+        return {}
+
+    def _gain_if_donated(
+        self, parameters: Collection[int], retyped: bool, before_schedule: bool
+    ) -> int:
         live = if_donated(
             self.liveness, parameters, retyped=retyped, before_schedule=before_schedule
         )

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ class Lines:
     kind: NDArray[np.uint8]
     via: Ints
 
-    @property
+    @cached_property
     def inferred(self) -> NDArray[np.bool_]:
         """Whether the line is another instruction's."""
         return self.kind > OWN
@@ -76,7 +77,15 @@ class Lines:
 
     def of(self, i: Instruction) -> StackFrame | None:
         """The line shown for it: the innermost outside libraries; None where unknown."""
-        return own_line(self.frames(i))
+        frame = int(self.frame[i.index])
+        if frame not in self._own:
+            self._own[frame] = own_line(self.table.stack(frame))
+        return self._own[frame]
+
+    @cached_property
+    def _own(self) -> dict[int, StackFrame | None]:
+        """``of`` by frame id, where it was asked for."""
+        return {}
 
     def serves(self, i: Instruction) -> Instruction | None:
         """The instruction whose line an instruction without its own has."""

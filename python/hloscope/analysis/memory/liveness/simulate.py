@@ -23,6 +23,7 @@ Offsets are simulated for TPU only (``peaks.py``): on other platforms heap fragm
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -84,13 +85,10 @@ def _runs_at(caller: Instruction) -> int:
     return caller.index
 
 
-def simulate(module: Module, donated: Sequence[Alias] = ()) -> Liveness:
-    """Live ranges of every buffer of the executed computations.
-
-    ``donated`` are arguments that are not, but are taken to be: what lies in their memory then.
-    """
+def simulate(module: Module) -> Liveness:
+    """Live ranges of every buffer of the executed computations."""
     calls = call_graph(module)
-    values = Values(module, calls, (*module.input_output_alias, *donated))
+    values = Values(module, calls, module.input_output_alias)
     schedule = flatten(module, calls)
     point = np.full(len(module.instructions), -1, np.int64)
     point[schedule] = np.arange(len(schedule))
@@ -147,15 +145,6 @@ def simulate(module: Module, donated: Sequence[Alias] = ()) -> Liveness:
     start, end = np.full(count, last), np.zeros(count, np.int64)
     np.minimum.at(start, ranges[:, 0], ranges[:, 1])
     np.maximum.at(end, ranges[:, 0], ranges[:, 2])
-    home = np.full(count, -1, np.int64)
-    taken = set(values.donations(donated))
-    for parameter, result in values.donations():
-        a, b = int(buffer_of[parameter]), int(buffer_of[result])
-        if a != b and kind[b] == OUTPUT:
-            if (parameter, result) in taken and start[b] < end[a]:
-                kind[b] = TEMP  # XLA copies it into the argument, which is read until then
-            else:
-                home[b] = a
     definitions: list[list[int]] = [[] for _ in range(count)]
     for v in candidates.tolist():
         definitions[int(buffer_of[v])].append(int(origin[v]))
@@ -175,10 +164,33 @@ def simulate(module: Module, donated: Sequence[Alias] = ()) -> Liveness:
         ranges=ranges,
         kind=kind,
         shared=np.full(count, -1, np.int64),
-        home=home,
+        home=np.full(count, -1, np.int64),
         definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
         has_several=has_several,
     )
+    return _with_places(live, ())
+
+
+def with_donated(live: Liveness, donated: Sequence[Alias]) -> Liveness:
+    """The simulation as if these arguments were donated too: what lies in their memory then."""
+    values = copy(live.values)
+    values.aliases = (*values.aliases, *donated)
+    return _with_places(replace(live, values=values), donated)
+
+
+def _with_places(live: Liveness, donated: Sequence[Alias]) -> Liveness:
+    """With the places of outputs and temporaries, in arguments that are donated and in others."""
+    values, kind = live.values, live.kind.copy()
+    home = np.full(len(kind), -1, np.int64)
+    taken = set(values.donations(donated))
+    for parameter, result in values.donations():
+        a, b = int(live.buffer_of[parameter]), int(live.buffer_of[result])
+        if a != b and kind[b] == OUTPUT:
+            if (parameter, result) in taken and live.start[b] < live.end[a]:
+                kind[b] = TEMP  # XLA copies it into the argument, which is read until then
+            else:
+                home[b] = a
+    live = replace(live, kind=kind, home=home, shared=np.full(len(kind), -1, np.int64))
     sharing = Sharing(live)
     if not _is_tiled(values):
         live = replace(live, home=homes(live, sharing))
