@@ -266,8 +266,7 @@ def test_what_the_second_sum_costs() -> None:
     cap = summed(ADD)
     found = only(cap, "reduced-twice")
     assert found.title == (
-        "A gradient is reduced twice over one group of 2: 2,097,152 of 2,097,152 B of %a could be"
-        " saved"
+        "A gradient is reduced twice over one group of 2: 2 MiB of 2 MiB of %a could be saved"
     )
     assert found.evidence == (
         "%s adds two values that are each all-reduced: f32[2,512,512] in %a and in %b (such as"
@@ -294,8 +293,7 @@ def test_additions_of_one_kind_are_one_finding_and_the_smaller_sum_counts() -> N
     cap = program("\n".join([*lines, f"ROOT %o = ({wide}, {wide}) tuple(%s0, %s1)"]))
     found = only(cap, "reduced-twice")
     assert found.title == (
-        "2 sums are reduced twice over one group of 2: 2,097,152 of 2,097,152 B of %b0, %b1 could"
-        " be saved"
+        "2 sums are reduced twice over one group of 2: 2 MiB of 2 MiB of %b0, %b1 could be saved"
     )
     assert found.evidence.endswith("bf16[2,512,512] in %b0 and in %a0")
     # 1 s and 1 MiB each
@@ -312,7 +310,7 @@ def test_of_one_sum_of_both_a_half_is_saved() -> None:
 ROOT %s = f32[2,128,512]{{2,1,0}} add(%a, %b)""")
     found = only(cap, "reduced-twice")
     half = 1 << 19
-    assert f"{half:,} of {3 << 20:,} B of %ab" in found.title
+    assert ": 512 KiB of 3 MiB of %ab" in found.title
     assert found.evidence.endswith("f32[2,128,512] both in %ab")
     # a sixth of 1 s + 3 MiB
     assert (found.seconds, found.bytes) == (4 / 6, half)

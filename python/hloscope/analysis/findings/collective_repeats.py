@@ -212,7 +212,7 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     )
     return Finding(
         "reduced-twice",
-        f"{subject} reduced twice {over(row)}: {saved:,} of {whole:,} B of"
+        f"{subject} reduced twice {over(row)}: {size(saved)} of {size(whole)} of"
         f" {names([r.instruction for r in rows])} could be saved",
         f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
         f" {where}{such}",

@@ -43,7 +43,7 @@ from ..comms.partitions import whose
 from ..cost.pause import uncollected
 from ..grouping.scopes import scopes
 from ..text.results import Row, Rows
-from ..text.units import grid, printed, short, size
+from ..text.units import exact_size, grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
@@ -519,16 +519,15 @@ def _text(memory: Memory, rows: int = 12) -> str:
     at = memory.peak_instruction
     out = [
         f"memory of {memory.module.name}, {whose(memory.module, memory.target)}",
-        f"  peak of {memory.space_name(0)} {size(memory.peak_bytes)} ({memory.peak_bytes:,} B,"
-        f" {memory.peak_source})",
+        f"  peak of {memory.space_name(0)} {exact_size(memory.peak_bytes, memory.peak_source)}",
     ]
     if memory.peak_source != "simulated":
-        out.append(f"  simulated {size(memory.simulated_bytes)} ({memory.simulated_bytes:,} B)")
+        out.append(f"  simulated {exact_size(memory.simulated_bytes)}")
     if memory.xla_peak_bytes is not None and memory.peak_bytes != memory.xla_peak_bytes:
         note = memory.xla_peak_note
-        out.append(f"  XLA's peak_memory_in_bytes {memory.xla_peak_bytes:,} B{note}")
+        out.append(f"  XLA's peak_memory_in_bytes {exact_size(memory.xla_peak_bytes)}{note}")
     for s in memory.spaces[1:]:
-        out.append(f"  {s.name} {size(s.peak_bytes)} ({s.peak_bytes:,} B, {s.source})")
+        out.append(f"  {s.name} {exact_size(s.peak_bytes, s.source)}")
     if at is not None:
         out.append(f"  highest at %{at.name} ({memory.peak_point + 1} of {len(memory.schedule)})")
     out.append("  " + ", ".join(f"{c} {size(b)}" for c, b in memory.by_category.items()))

@@ -56,11 +56,12 @@ def size(value: float | None) -> str:
     return " ".join(_scaled(value, 1024, BINARY, whole=True))
 
 
-def exact_size(value: int | None) -> str:
-    """``185 MiB (194,152,460 B)``."""
-    if value is None or value < 1024:
-        return size(value)
-    return f"{size(value)} ({value:,} B)"
+def exact_size(value: int | None, note: str = "") -> str:
+    """``185 MiB (194,152,460 B)``, or with a note ``185 MiB (194,152,460 B, simulated)``."""
+    beside = [note] if note else []
+    if value is not None and value >= 1024:
+        beside.insert(0, f"{value:,} B")
+    return f"{size(value)} ({', '.join(beside)})" if beside else size(value)
 
 
 def quantity(value: float | None, unit: str = "") -> str:
