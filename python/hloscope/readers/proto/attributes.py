@@ -35,7 +35,7 @@ def attribute_text(
     """The attribute text of an instruction. ``wrapped``: the instruction (and its opcode) inside an
     async one that is printed as ``slice-start`` and the like."""
     parts: list[str] = []
-    if i.async_execution_thread and opcode.startswith("async-"):
+    if opcode.startswith("async-") and i.async_execution_thread:
         parts.append(f'async_execution_thread="{escape(i.async_execution_thread)}"')
     if wrapped is not None:
         inner = ProtoContext(context.payloads)

@@ -12,7 +12,9 @@ What a proto does not hold is not in the header: ``num_partitions`` is only in
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, NamedTuple
 
 from ...hlo.module import Computation, Instruction, Module
 from ...hlo.parts import FrameTable, ReadWarning
@@ -113,6 +115,26 @@ def _fields(data: bytes) -> list[tuple[int, int]]:
     return out
 
 
+class _Body(NamedTuple):
+    """A computation and its instructions, which are made anew at each look if nothing holds them.
+
+    ``calls`` are those that call, with the ids of what they call, in order of their own.
+    """
+
+    message: Any
+    instructions: list[Any]
+    calls: list[tuple[Any, list[int]]]
+
+    @classmethod
+    def of(cls, message: Any) -> _Body:
+        instructions = list(message.instructions)
+        calls = [(i, list(ids)) for i in instructions if (ids := i.called_computation_ids)]
+        return cls(message, instructions, sorted(calls, key=lambda call: call[0].id))
+
+    def callees(self) -> Iterator[int]:
+        return chain.from_iterable(ids for _, ids in self.calls)
+
+
 class _ModuleBuilder:
     """Builds one Module from its parsed message. Made once, used once."""
 
@@ -125,8 +147,9 @@ class _ModuleBuilder:
         self.count = 0
         self.dropped_warnings = 0
         self.opcodes: dict[bytes, str] = {}
-        self.by_id = {c.id: c for c in message.computations}
-        self.context.computations = {c.id: text_of(c.name) for c in message.computations}
+        self.bodies = [_Body.of(c) for c in message.computations]
+        self.by_id = {b.message.id: b for b in self.bodies}
+        self.context.computations = {k: text_of(b.message.name) for k, b in self.by_id.items()}
         self.wrapped = self._wrapped_instructions()
         entry = message.schedule.sequences if message.HasField("schedule") else ()
         self.schedule = {s.key: s.value.instruction_ids for s in entry}
@@ -134,9 +157,9 @@ class _ModuleBuilder:
     def build(self) -> Module:
         m = self.message
         computations: list[Computation] = []
-        for c in self._printed_order():
-            if c.id not in self.wrapped:
-                computations.append(self._computation(c, len(computations)))
+        for body in self._printed_order():
+            if body.message.id not in self.wrapped:
+                computations.append(self._computation(body, len(computations)))
         module = self.module
         module.computations = tuple(computations)
         module.entry = next((c for c in computations if c.is_entry), None)
@@ -148,7 +171,7 @@ class _ModuleBuilder:
             self._warn(f"not a shape: {text!r}")
         for kind in self.shapes.unknown_elements:
             self._warn(hlo_checks.unknown_element(kind))
-        if len(self.by_id) != len(m.computations):
+        if len(self.by_id) != len(self.bodies):
             self._warn("computations share an id; the last of each was kept")
         one_of_each = {i.attribute_text: i for i in module.instructions if i.attribute_text}
         hlo_checks.check(module, one_of_each.values(), lambda message, _: self._warn(message))
@@ -157,48 +180,46 @@ class _ModuleBuilder:
         module.warnings = tuple(self.warnings)
         return module
 
-    def _printed_order(self) -> list[Any]:
+    def _printed_order(self) -> list[_Body]:
         """Callees before callers, as XLA prints (``HloModule::MakeComputationPostOrder``):
         depth first from each uncalled computation, calls in order of instruction id."""
-        called = {
-            k for c in self.by_id.values() for i in c.instructions for k in i.called_computation_ids
-        }
-        order: list[Any] = []
+        called = {k for b in self.by_id.values() for k in b.callees()}
+        order: list[_Body] = []
         seen: set[int] = set()
-        uncalled = [c for c in self.message.computations if c.id not in called]
-        for root in [*uncalled, *self.message.computations]:
-            if root.id in seen:
+        uncalled = [b for b in self.bodies if b.message.id not in called]
+        for root in [*uncalled, *self.bodies]:
+            if root.message.id in seen:
                 continue
-            seen.add(root.id)
-            stack = [(root, iter(_callees(root)))]
+            seen.add(root.message.id)
+            stack = [(root, root.callees())]
             while stack:
-                computation, rest = stack[-1]
+                body, rest = stack[-1]
                 for k in rest:
                     if k not in seen and k in self.by_id:
                         seen.add(k)
-                        stack.append((self.by_id[k], iter(_callees(self.by_id[k]))))
+                        stack.append((self.by_id[k], self.by_id[k].callees()))
                         break
                 else:
-                    order.append(computation)
+                    order.append(body)
                     stack.pop()
         return order
 
     def _wrapped_instructions(self) -> dict[int, tuple[Any, str]]:
         """Computations that only wrap the instruction of an async one: id → (it, opcode)."""
         out: dict[int, tuple[Any, str]] = {}
-        for c in self.message.computations:
-            for i in c.instructions:
-                if i.opcode != b"async-start" or len(i.called_computation_ids) != 1:
-                    continue
-                target = self.by_id.get(i.called_computation_ids[0])
-                if target is None or target.id in out:
-                    continue
-                real = [x for x in target.instructions if x.opcode != b"parameter"]
-                if len(real) == 1 and real[0].id == target.root_id:
-                    out[target.id] = (real[0], text_of(real[0].opcode))
+        for i, called in chain.from_iterable(b.calls for b in self.bodies):
+            if i.opcode != b"async-start" or len(called) != 1:
+                continue
+            target = self.by_id.get(called[0])
+            if target is None or called[0] in out:
+                continue
+            real = [x for x in target.instructions if x.opcode != b"parameter"]
+            if len(real) == 1 and real[0].id == target.message.root_id:
+                out[called[0]] = (real[0], text_of(real[0].opcode))
         return out
 
-    def _computation(self, c: Any, index: int) -> Computation:
+    def _computation(self, body: _Body, index: int) -> Computation:
+        c = body.message
         out = Computation.__new__(Computation)
         out.index = index
         out.name = text_of(c.name)
@@ -211,7 +232,7 @@ class _ModuleBuilder:
         thread = text_of(c.execution_thread)
         if thread and thread != "main":
             out.attribute_text = f'execution_thread="{thread}"'
-        protos = self._ordered(c)
+        protos = self._ordered(body)
         found: dict[int, Instruction] = {}
         by_name: dict[str, Instruction] = {}
         for p in protos:
@@ -229,9 +250,9 @@ class _ModuleBuilder:
         self._finish(protos, found, out)
         return out
 
-    def _ordered(self, c: Any) -> list[Any]:
-        order = self.schedule.get(c.id)
-        protos = list(c.instructions)
+    def _ordered(self, body: _Body) -> list[Any]:
+        order = self.schedule.get(body.message.id)
+        protos = body.instructions
         if not order:
             return protos
         by_id = {p.id: p for p in protos}
@@ -252,10 +273,10 @@ class _ModuleBuilder:
         i.shape = self.shapes.get(p.shape)
         i.computation = computation
         i.is_root = False
-        i.text_span = None
+        i._span = -1
         i._attributes = None
         i.operands = ()
-        i.argument_text = ""
+        i._arguments = ""
         i.attribute_text = ""
         return i
 
@@ -340,12 +361,6 @@ class _ModuleBuilder:
             self.warnings.append(ReadWarning(message))
         else:
             self.dropped_warnings += 1
-
-
-def _callees(computation: Any) -> list[int]:
-    callers = [(i.id, i) for i in computation.instructions if i.called_computation_ids]
-    callers.sort(key=lambda pair: pair[0])
-    return [k for _, i in callers for k in i.called_computation_ids]
 
 
 def _frames(index: Any) -> FrameTable:
