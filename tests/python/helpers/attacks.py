@@ -196,6 +196,9 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
         head=", input_output_alias={ {999999999}: (999999999, {999999999}, may-alias) }",
         root="get-tuple-element(%t), index=999999999",
     ),
+    "an element of what is not there": lambda: _entry(
+        "%x = f32[8]{0} parameter(0)", root="get-tuple-element(%t), index=0"
+    ),
     "loops in loops": lambda: loops(800),
     "loops that never end": lambda: loops(300, str(10**17)),
     "a tuple of many copies": lambda: _tuples(5000, 4),

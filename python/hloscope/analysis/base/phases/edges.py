@@ -67,7 +67,9 @@ def summed_together(t: Table) -> tuple[Ints, Ints]:
     done = t.by_opcode(lambda o: apart(o) and o.endswith("-done"), bool)
     sums = t.by_opcode(lambda o: apart(o) and not o.endswith("-done"), bool)
     element = np.flatnonzero(t.by_opcode(lambda o: o == "get-tuple-element", bool))
-    element = element[(sums | done)[values[offsets[element]]]]
+    given = t.operands.counts > 0  # a cut dump has some without
+    element = element[given[element]]
+    element = element[((sums | done) & given)[values[offsets[element]]]]
     for row in element.tolist():
         at = int(values[offsets[row]])
         if done[at]:
