@@ -115,7 +115,7 @@ def _fields(data: bytes) -> list[tuple[int, int]]:
     return out
 
 
-class _Body(NamedTuple):
+class _ComputationProto(NamedTuple):
     """A computation and its instructions, which are made anew at each look if nothing holds them.
 
     ``calls`` are those that call, with the ids of what they call, in order of their own.
@@ -126,7 +126,7 @@ class _Body(NamedTuple):
     calls: list[tuple[Any, list[int]]]
 
     @classmethod
-    def of(cls, message: Any) -> _Body:
+    def of(cls, message: Any) -> _ComputationProto:
         instructions = list(message.instructions)
         calls = [(i, list(ids)) for i in instructions if (ids := i.called_computation_ids)]
         return cls(message, instructions, sorted(calls, key=lambda call: call[0].id))
@@ -147,7 +147,7 @@ class _ModuleBuilder:
         self.count = 0
         self.dropped_warnings = 0
         self.opcodes: dict[bytes, str] = {}
-        self.bodies = [_Body.of(c) for c in message.computations]
+        self.bodies = [_ComputationProto.of(c) for c in message.computations]
         self.by_id = {b.message.id: b for b in self.bodies}
         self.context.computations = {k: text_of(b.message.name) for k, b in self.by_id.items()}
         self.wrapped = self._wrapped_instructions()
@@ -180,11 +180,11 @@ class _ModuleBuilder:
         module.warnings = tuple(self.warnings)
         return module
 
-    def _printed_order(self) -> list[_Body]:
+    def _printed_order(self) -> list[_ComputationProto]:
         """Callees before callers, as XLA prints (``HloModule::MakeComputationPostOrder``):
         depth first from each uncalled computation, calls in order of instruction id."""
         called = {k for b in self.by_id.values() for k in b.callees()}
-        order: list[_Body] = []
+        order: list[_ComputationProto] = []
         seen: set[int] = set()
         uncalled = [b for b in self.bodies if b.message.id not in called]
         for root in [*uncalled, *self.bodies]:
@@ -218,7 +218,7 @@ class _ModuleBuilder:
                 out[called[0]] = (real[0], text_of(real[0].opcode))
         return out
 
-    def _computation(self, body: _Body, index: int) -> Computation:
+    def _computation(self, body: _ComputationProto, index: int) -> Computation:
         c = body.message
         out = Computation.__new__(Computation)
         out.index = index
@@ -250,7 +250,7 @@ class _ModuleBuilder:
         self._finish(protos, found, out)
         return out
 
-    def _ordered(self, body: _Body) -> list[Any]:
+    def _ordered(self, body: _ComputationProto) -> list[Any]:
         order = self.schedule.get(body.message.id)
         protos = body.instructions
         if not order:
