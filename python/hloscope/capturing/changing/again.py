@@ -26,12 +26,17 @@ def call_of(cap: Capture) -> GivenCall:
     return call
 
 
-def packed(cap: Capture) -> bytes:
-    """What ``captured`` needs. Raises ``CannotChange`` for what cannot be sent."""
+def packed(cap: Capture, *, explains: bool = True) -> bytes:
+    """What ``captured`` needs. Raises ``CannotChange`` for what cannot be sent.
+
+    ``explains``: where its instructions come from is known there, which some changes need.
+    """
     program: Any = cap.for_hosts.program
     call = call_of(cap)
     sources = {program.cells.file(name): text for name, text in cap.target.sources.items()}
     options = {**call.options, "hardware": cap.target.hardware or call.options["hardware"]}
+    if not explains:
+        options |= {"provenance": False, "exact": False}
     pack = *_apart(call.fn), call.args, dict(call.kwargs), options, sources
     data = io.BytesIO()
     try:

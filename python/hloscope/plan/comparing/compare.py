@@ -1,62 +1,86 @@
 """``hs.compare``: any number of programs beside each other; sweeps of one program's changes.
 
-functions, captures, files ─▶ captures ─▶ figures ─┐
-cap.remat_options(), cap.option_sweep() ─▶ changes ─┴─▶ Variants
-                                           tried on an executor, with a store: see ``proving``
+captures, files ───────────────────────────────────▶ figures ─┐
+functions ─▶ captures before they are compiled ─┐             │
+cap.remat_options(), cap.option_sweep()         ├─▶ running ──┴─▶ Variants
+            ─▶ changes of a capture ────────────┘   executor, store
 """
 
 from __future__ import annotations
 
 import difflib
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...api.capture import Capture
+from ...hardware import HardwareError
 from ...hlo.changes import Changes, ProgramChange
-from ..proving.prove import tried
 from ..running.candidate_figures import CandidateFigures, figures, from_plain
 from ..running.compiling import line_of_error
 from ..running.options import ProofOptions
+from ..running.programs import make_jobs, run_jobs
+from ..running.running import Job
 from .variants import Variant, Variants
 
 
-def compare(programs: Mapping[str, Any], *args: Any, **options: Any) -> Variants:
+def compare(
+    programs: Mapping[str, Any], *args: Any, options: ProofOptions | None = None, **given: Any
+) -> Variants:
     """Any number of programs beside each other: step, peak, wire, FLOPs, bytes, instructions.
 
     programs: name → a function, which is captured with ``args``; a ``Capture``, ``Lowered`` or
         ``Compiled``; or a file or folder that ``hs.read`` reads, of any version of jax.
-    options: of ``hs.capture`` for the functions, such as ``topology`` and ``mesh``; ``hardware``
+    options: ``hs.ProofOptions``: where functions are compiled, by default one after another in
+        this process; what keeps the results.
+    given: of ``hs.capture`` for the functions, such as ``topology`` and ``mesh``; ``hardware``
         is for all. Keywords of the functions go into the functions.
 
     A program that cannot be compiled or read is a row that says why. Measured times are there for
-    captures that were profiled. Raises ``ValueError`` without programs, ``HardwareError`` for an
-    unknown chip.
+    captures that were profiled. Ctrl+C, or a ``progress`` that returns False, ends it: what is
+    finished is kept. Raises ``ValueError`` without programs, ``HardwareError`` for an unknown chip.
 
         >>> print(hs.compare({"as is": step, "two at once": step2}, params, batch))
     """
     if not programs:
         raise ValueError('give programs by name: {"as is": step, "in bf16": step2}')
+    options = options or ProofOptions()
     found: dict[str, Capture] = {}
-    rows: list[Variant] = []
-    for name, given in programs.items():
-        start = time.perf_counter()
+    rows: dict[str, Variant] = {}
+    jobs: dict[str, Job] = {}
+    is_cut = False
+    for name, program in programs.items():
         try:
-            cap = _captured(given, args, options)
-            made = figures(cap)
+            cap = found[name] = _captured(program, args, given)
+            if cap.stage == "optimized":
+                measured = cap.measured.total_seconds if cap.measured is not None else None
+                rows[name] = Variant(name, figures(cap), measured_seconds=measured)
+            else:
+                (jobs[name],) = make_jobs(cap, [Changes()], options)
         except KeyboardInterrupt:
-            return Variants(tuple(rows), _title(programs), True, found.__getitem__)
+            is_cut = True
+            break
+        except HardwareError:
+            raise
         except Exception as error:
-            if type(error).__name__ == "HardwareError":
-                raise
-            rows.append(Variant(name, error=line_of_error(error)))
-            continue
-        found[name] = cap
-        took = time.perf_counter() - start if callable(given) else None
-        measured = cap.measured.total_seconds if cap.measured is not None else None
-        rows.append(Variant(name, made, compile_seconds=took, measured_seconds=measured))
-    return Variants(tuple(rows), _title(programs), False, found.__getitem__)
+            rows[name] = Variant(name, error=line_of_error(error))
+    answers = run_jobs(list(jobs.values()), options) if jobs and not is_cut else []
+    for name, answer in zip(jobs, answers, strict=False):
+        if answer is not None:
+            rows[name] = _variant(name, answer)
+
+    def opened(name: str) -> Capture:
+        return found[name].at("optimized")
+
+    in_order = tuple(rows[name] for name in programs if name in rows)
+    return Variants(in_order, _title(programs), len(in_order) < len(programs), opened)
+
+
+def _variant(name: str, answer: Mapping[str, Any]) -> Variant:
+    error = str(answer.get("error", ""))
+    made: CandidateFigures | None = None if error else from_plain(answer["figures"])
+    code = "" if error else "\n".join(ProgramChange(*c).code for c in answer["changes"])
+    return Variant(name, made, error, code, answer.get("compile_seconds"))
 
 
 def _title(programs: Mapping[str, Any]) -> str:
@@ -64,6 +88,7 @@ def _title(programs: Mapping[str, Any]) -> str:
 
 
 def _captured(given: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Capture:
+    """A program; functions before they are compiled."""
     hardware = options.get("hardware")
     if isinstance(given, Capture):
         if hardware is not None:
@@ -77,7 +102,9 @@ def _captured(given: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> 
 
     if hasattr(given, "as_text"):  # a Lowered or Compiled
         return capture(given, hardware=hardware)
-    return capture(given, *args, **options)
+    if options.get("profile"):  # which runs the program, here
+        return capture(given, *args, **options)
+    return capture(given, *args, **{**options, "stage": "stablehlo"})
 
 
 def changed(
@@ -86,14 +113,10 @@ def changed(
     """A capture as it is and with each of the changes, by name."""
     options = options or ProofOptions()
     rows = [Variant("as is", figures(cap))]
-    answers = tried(cap, list(ways.values()), options)
+    answers = run_jobs(make_jobs(cap, list(ways.values()), options), options)
     for name, answer in zip(ways, answers, strict=True):
-        if answer is None:
-            continue
-        error = str(answer.get("error", ""))
-        made: CandidateFigures | None = None if error else from_plain(answer["figures"])
-        code = "" if error else "\n".join(ProgramChange(*c).code for c in answer["changes"])
-        rows.append(Variant(name, made, error, code, answer.get("compile_seconds")))
+        if answer is not None:
+            rows.append(_variant(name, answer))
 
     def opened(name: str) -> Capture:
         return cap if name == "as is" else cap.what_if(**ways[name])

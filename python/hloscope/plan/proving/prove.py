@@ -7,8 +7,6 @@ findings ─▶ ways to follow each ─▶ running ─▶ Proof per way ─▶ f
 
 from __future__ import annotations
 
-import hashlib
-import sys
 from typing import Any
 
 from ...analysis.findings.finding import Finding, Findings
@@ -16,10 +14,8 @@ from ...analysis.findings.proof import Proof, measure_of
 from ...api.capture import Capture
 from ...hlo.changes import Changes, ProgramChange, described
 from ..running.candidate_figures import CandidateFigures, figures, from_plain
-from ..running.compiling import environment
 from ..running.options import ProofOptions
-from ..running.running import Job, Runner, SearchCancelled
-from ..running.store import key_of
+from ..running.programs import make_jobs, run_jobs
 
 
 def prove(
@@ -52,55 +48,7 @@ def prove(
 
 def tried(cap: Capture, ways: list[Changes], options: ProofOptions) -> list[dict[str, Any] | None]:
     """The answer to each way; None for those that were cancelled. Equal ways are one job."""
-    jobs = make_jobs(cap, ways, options)
-    unique = list({key: job for job in jobs for key in (job[0],)}.values())
-    runner = Runner(options)
-    answers: list[dict[str, Any] | None] = [None] * len(unique)
-    try:
-        answers = list(runner.run(unique))
-    except SearchCancelled:
-        answers = list(runner.partial)
-    finally:
-        runner.close()
-    by_key = {job[0]: answer for job, answer in zip(unique, answers, strict=True)}
-    return [by_key[job[0]] for job in jobs]
-
-
-def make_jobs(cap: Capture, ways: list[Changes], options: ProofOptions) -> list[Job]:
-    """A job for each way. Raises ``ValueError`` for a program that cannot be sent."""
-    from ...capturing.changing import again
-    from ...capturing.planning import sharded
-
-    options_of = again.call_of(cap).options
-    in_process = not options.isolate and options.executor is None
-    topology = options_of.get("topology")
-    about = {
-        "program": hashlib.sha256(cap.at("stablehlo").text.encode()).hexdigest(),
-        "platform": sharded.platform_wanted(),
-        "topology": topology,
-        "hardware": cap.hardware,
-        "compiler_options": options_of.get("compiler_options"),
-        "versions": sharded.versions(),
-    }
-    if in_process:
-        program: dict[str, Any] = {"live": cap}
-    else:
-        program = {"program": again.packed(cap), "function": about["program"]}
-    devices = max(1, len(cap.target.devices))
-    out: list[Job] = []
-    for way in ways:
-        said = [[c.kind, c.words, c.code] for c in described(way)]
-        whole = {**about, "changes": said}
-        task = {
-            "job": {**program, "changes": way, "want": "figures"},
-            "isolate": options.isolate,
-            "environment": environment(sharded.platform_wanted(), topology, devices),
-            "path": [p for p in sys.path if p],
-            "timeout": options.timeout,
-            "memory_limit": options.memory_limit,
-        }
-        out.append((key_of(whole), whole, task))
-    return out
+    return run_jobs(make_jobs(cap, ways, options), options)
 
 
 def _proof(

@@ -24,6 +24,7 @@ def evaluate(task: dict[str, Any]) -> dict[str, Any]:
     """The answer to ``task["job"]``; ``task["isolate"]`` says whether in a child process."""
     job = task["job"]
     if not task["isolate"]:
+        _find_modules(task["path"])  # of the person's functions, in a worker of a cluster
         functions = getattr(_here, "functions", None)
         if functions is None:
             functions = _here.functions = {}
@@ -96,7 +97,7 @@ def _run(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a captured program with changes."""
+    """The figures of a captured program with changes, or without."""
     from ...capturing.changing import again, what_if
     from . import candidate_figures as figures
 
@@ -107,12 +108,24 @@ def _changed(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
             functions.clear()
             functions[key] = again.captured(job["program"])
         base = functions[key]
-    found = what_if.what_if(base, job["changes"], explains=False)
-    return {
+    if job["changes"]:
+        found = what_if.what_if(base, job["changes"], explains=False)
+    else:
+        found = base.at("optimized")
+    answer: dict[str, Any] = {
         "figures": figures.to_plain(figures.figures(found)),
         "changes": [[c.kind, c.words, c.code, c.line] for c in found.changes],
         "name": found.module.name,
     }
+    if job["want"] == "live":
+        live = found.memory.live_at_peak[:LIVE]
+        answer["live"] = [[v.name, int(v.bytes)] for v in live]
+        answer["does_not_fit"] = bool(found.does_not_fit)
+        answer["compiled_for"] = found.target.device_kind or found.target.platform
+    return answer
+
+
+LIVE = 6  # of what is live at the peak, as many are named
 
 
 def unpickled(data: bytes) -> Any:
@@ -122,10 +135,12 @@ def unpickled(data: bytes) -> Any:
     return cloudpickle.loads(data)
 
 
+def _find_modules(paths: list[str]) -> None:
+    sys.path.extend(path for path in paths if path not in sys.path)
+
+
 def _begin(hello: dict[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    for path in hello["path"]:
-        if path not in sys.path:
-            sys.path.append(path)
+    _find_modules(hello["path"])
     from ...capturing.planning import sharded  # noqa: F401  (before the first candidate's time runs)
 
     functions: dict[str, Any] = {}
