@@ -9,6 +9,7 @@ Words and code are made of what was asked for alone, so that a dump has them too
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -199,11 +200,27 @@ def _donate(given: Any, function: str) -> Iterator[ProgramChange]:
 
 def _shardings(kind: str) -> Callable[[Any, str], Iterator[ProgramChange]]:
     def each(given: Any, _: str) -> Iterator[ProgramChange]:
+        alike: dict[str, list[str]] = {}
         for path, spec in given.items():
-            code = f"NamedSharding(mesh, {spec_text(spec)})  # the sharding of {path}"
-            yield ProgramChange(kind, f"{path} sharded {spec_text(spec)}", code)
+            alike.setdefault(spec_text(spec), []).append(path)
+        for spec, paths in alike.items():
+            each_by_name = [(path, "") for path in paths]
+            for of, such in each_by_name if len(paths) <= EACH_NAMED else [_together(paths)]:
+                code = f"NamedSharding(mesh, {spec})  # the sharding of {of}{such}"
+                yield ProgramChange(kind, f"{of} sharded {spec}{such}", code)
 
     return each
+
+
+# More arrays of one sharding than these are counted: an optimiser's state has hundreds.
+EACH_NAMED = 4
+
+
+def _together(paths: list[str]) -> tuple[str, str]:
+    """``231 arrays of opt_state and ema`` and ``, such as opt_state[0].mu['w']``."""
+    whole = list(dict.fromkeys(re.split(r"[\[./]", path, maxsplit=1)[0] for path in paths))
+    of = " and ".join(filter(None, (", ".join(whole[:-1]), whole[-1])))
+    return f"{len(paths):,} arrays of {of}", f", such as {paths[0]}"
 
 
 def _mesh(given: Any, _: str) -> Iterator[ProgramChange]:

@@ -14,6 +14,7 @@ import hloscope as hs
 import jax
 import pytest
 from hloscope.__main__ import main
+from hloscope.plan.running.programs import make_jobs
 from hloscope.show.blocks import analyses
 from hloscope.show.notebook.proof_job import ProofJobs
 from jax.sharding import NamedSharding
@@ -186,3 +187,36 @@ def test_a_widget_tries_one_finding_and_can_be_stopped(module: Any) -> None:
     assert row["ways"] == ["params, mean donated"]
     assert row["proofs"][0]["words"].startswith("proved: params, mean donated")
     assert row["proofs"][0]["code"] == ['jax.jit(step, donate_argnames=("params", "mean"))']
+
+
+def test_many_arrays_of_one_sharding_are_counted_and_not_listed() -> None:
+    """An optimiser's state has hundreds; each is named only where there are few."""
+
+    def step(state: Any, x: Any) -> Any:
+        return jax.tree.map(lambda a: a * 0.9 + x.sum(), state)
+
+    on = jax.make_mesh((8,), ("data",))
+    shape = jax.ShapeDtypeStruct((64, 64), jax.numpy.float32, sharding=NamedSharding(on, P()))
+    cap = hs.capture(jax.jit(step), {f"w{k}": shape for k in range(9)}, shape)
+    many = {f"state['w{k}']": P("data") for k in range(9)}
+    (change,) = cap.what_if(in_shardings=many).changes
+    assert change.words == "9 arrays of state sharded P(\"data\"), such as state['w0']"
+    assert change.code.endswith("# the sharding of 9 arrays of state, such as state['w0']")
+    few = cap.what_if(in_shardings={k: many[k] for k in list(many)[:2]}).changes
+    assert [c.words for c in few] == [f"state['w{k}'] sharded P(\"data\")" for k in range(2)]
+
+
+def test_a_store_tells_apart_what_words_count_together(tmp_path: Path) -> None:
+    def step(state: Any) -> Any:
+        return jax.tree.map(lambda a: a * 0.9, state)
+
+    on = jax.make_mesh((8,), ("data",))
+    shape = jax.ShapeDtypeStruct((64, 64), jax.numpy.float32, sharding=NamedSharding(on, P()))
+    cap = hs.capture(jax.jit(step), {f"w{k}": shape for k in range(9)})
+    ways = [
+        {f"state['w{k}']": P("data") for k in (0, *more)}
+        for more in ([1, 2, 3, 4, 5], [8, 2, 3, 4, 5])
+    ]
+    options = hs.ProofOptions(store=tmp_path / "kept.db")
+    keys = [make_jobs(cap, [{"in_shardings": way}], options)[0][0] for way in ways]
+    assert keys[0] != keys[1]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...api.capture import Capture
-from ...hlo.changes import Changes, described
+from ...hlo.changes import Changes, described, spec_text
 from .compiling import environment
 from .options import CandidateOptions
 from .running import Job, Runner, SearchCancelled
@@ -53,7 +53,7 @@ def make_jobs(
     out: list[Job] = []
     for way in ways:
         said = [[c.kind, c.words, c.code] for c in described(way)]
-        whole = {**about, "changes": said}
+        whole = {**about, "changes": said, "shardings": _every_sharding(way)}
         task = {
             "job": {**program, "changes": way, "want": want},
             "isolate": options.isolate,
@@ -64,6 +64,12 @@ def make_jobs(
         }
         out.append((key_of(whole), whole, task))
     return out
+
+
+def _every_sharding(way: Changes) -> dict[str, dict[str, str]]:
+    """Each array's own, which words count together."""
+    given = {"in": way.get("in_shardings", {}), "out": way.get("out_shardings", {})}
+    return {k: {path: spec_text(s) for path, s in of.items()} for k, of in given.items() if of}
 
 
 def run_jobs(jobs: Sequence[Job], options: CandidateOptions) -> list[dict[str, Any] | None]:
