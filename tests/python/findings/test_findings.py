@@ -272,7 +272,7 @@ def test_real_dumps_say_what_is_true_of_them(seeds):
     step = hs.read(next(seeds.glob("004_*")))
     twice = step.findings.of("reduced-twice")
     assert len(twice) == 1
-    assert "13,107,200 of 45,399,040 B" in twice[0].title
+    assert "12.5 MiB of 43.3 MiB of" in twice[0].title
     layer = hs.read(next(seeds.glob("000_*")))
     constant = layer.findings.of("collective-of-constant")
     assert [f.instructions[0].opcode for f in constant] == ["all-to-all"]
