@@ -8,20 +8,25 @@
 Donors are paired with outputs as jax does (``jax._src.interpreters.mlir._set_up_aliases``): in
 order, by type and shape on a device. An output that is written while its argument is still read is
 a temporary then, copied into the argument at the end, as XLA's ``CopyInsertion`` does. The schedule
-is taken to stay as it is.
+is taken to stay as it is. Where copies are inserted before there is a schedule, all that reads such
+an argument reads a copy, which is made when the program begins: XLA:CPU runs first what waits for
+nothing. From then on the argument's memory is free until the result is written there.
+
+    argument   ███┤                   ├ written █████████
+    copy          ├ read █████┤                                a temporary
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 
 from ...hlo import Instruction, Module, Shape, opcodes, walk
 from ...hlo.parts import Alias
 from ...hlo.walk import Position
 from .liveness.liveness import Liveness
-from .liveness.simulate import with_donated
+from .liveness.simulate import CopiedFirst, with_donated
 from .liveness.values import OUTPUT, leaf_span
 
 _SAME = opcodes.SAME_ORDER | opcodes.BUNDLES  # the same memory
@@ -42,9 +47,9 @@ def if_donated(
     entry = live.module.entry
     if entry is None or entry.root is None:
         return live
-    given = live.module.input_output_alias
-    lent = {a.parameter_number for a in given}
-    written = {a.output_index for a in given}
+    aliases = live.module.input_output_alias
+    lent = {a.parameter_number for a in aliases}
+    written = {a.output_index for a in aliases}
     donors: dict[object, deque[int]] = defaultdict(deque)
     for p in sorted(entry.parameters, key=lambda p: p.parameter_number or 0):
         number = p.parameter_number or 0
@@ -60,10 +65,45 @@ def if_donated(
         if has_own and shape.is_array and donors.get(_kind(shape, retyped)):
             number = donors[_kind(shape, retyped)].popleft()
             pairs.append(Alias(index, number, (), "may-alias"))
-    if before_schedule:
-        copied = _copied(live.module, pairs)
-        pairs = [a for a in pairs if a.parameter_number not in copied]
-    return with_donated(live, pairs) if pairs else live
+    copies: list[CopiedFirst] = []
+    if before_schedule and pairs:
+        numbers = _copied(live.module, pairs)
+        made_by = {a.parameter_number: a.output_index for a in pairs}
+        given = [p for p in entry.parameters if p.parameter_number in numbers]
+        for p, point in _when_copied(live, given):
+            result = leaf_span(root, made_by[p.parameter_number or 0])[0]
+            nodes = live.values.nodes(p)[0], live.values.nodes(entry.root)[result]
+            argument, output = (int(live.buffer_of[node]) for node in nodes)
+            copies.append(CopiedFirst(argument, output, point))
+        pairs = [a for a in pairs if a.parameter_number not in numbers]
+    return with_donated(live, pairs, copies) if pairs or copies else live
+
+
+def _when_copied(
+    live: Liveness, parameters: Sequence[Instruction]
+) -> Iterator[tuple[Instruction, int]]:
+    """The point at which XLA:CPU copies each parameter that is donated and still needed.
+
+    It runs what is ready in the order in which it got ready: first what has no operands, then what
+    reads nothing else, in the order of the last that it reads. Copies are among those, one after
+    another: a later one may lie in the memory of an argument that is copied already.
+    """
+    at: dict[Instruction, int] = {}
+    wave: list[tuple[int, int]] = []  # (last operand's point, own point)
+    for point, n in enumerate(live.schedule.tolist()):
+        i = live.module.instructions[n]
+        at[i] = point
+        if any(o.operands for o in i.operands):
+            break
+        if i.operands:
+            wave.append((max(at.get(o, 0) for o in i.operands), point))
+    last = wave[-1][1] if wave else 0
+    before = -1
+    for p in sorted(parameters, key=lambda p: at.get(p, 0)):
+        ready = at.get(p, 0)
+        point = next((own for needed, own in wave if needed >= ready), last)
+        before = min(max(point, before + 1), len(live.schedule) - 1)
+        yield p, before
 
 
 def _copied(module: Module, pairs: list[Alias]) -> set[int]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -171,11 +172,39 @@ def simulate(module: Module) -> Liveness:
     return _with_places(live, ())
 
 
-def with_donated(live: Liveness, donated: Sequence[Alias]) -> Liveness:
+class CopiedFirst(NamedTuple):
+    """An argument that is donated, and copied before it is read: buffers, and the point of it.
+
+    The argument's own memory is that of the output, and free in between.
+    """
+
+    argument: int
+    output: int
+    point: int
+
+
+def with_donated(
+    live: Liveness, donated: Sequence[Alias], copies: Sequence[CopiedFirst] = ()
+) -> Liveness:
     """The simulation as if these arguments were donated too: what lies in their memory then."""
     values = copy(live.values)
     values.aliases = (*values.aliases, *donated)
-    return _with_places(replace(live, values=values), donated)
+    live = replace(live, values=values)
+    return _with_places(_with_copies(live, copies) if copies else live, donated)
+
+
+def _with_copies(live: Liveness, copies: Sequence[CopiedFirst]) -> Liveness:
+    """The argument's buffer stands for its copy, a temporary, and the output's for the memory."""
+    arguments, outputs, points = np.array(copies, np.int64).T
+    kind, start, end = live.kind.copy(), live.start.copy(), live.end.copy()
+    kind[arguments], start[arguments] = TEMP, points
+    end[arguments] = np.maximum(end[arguments], points)
+    others = live.ranges[~np.isin(live.ranges[:, 0], arguments)]
+    given = np.stack([outputs, np.zeros_like(points), points], axis=1)
+    read = np.stack([arguments, points, end[arguments]], axis=1)
+    rows = np.vstack([given, read, others])
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    return replace(live, kind=kind, start=start, end=end, ranges=rows)
 
 
 def _with_places(live: Liveness, donated: Sequence[Alias]) -> Liveness:
