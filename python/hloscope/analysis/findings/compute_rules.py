@@ -470,6 +470,8 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
     elif first.sharded_over:
         some = f"over more than {first.sharded_over:,} of them"
         lost = f": none of its operands is sharded {some if first.sharded_over > 1 else 'at all'}"
+    elif first.has_no_rule:
+        lost = ": its operands are sharded, but XLA has no rule to compute it in such parts"
     yield Finding(
         "redundant-work",
         f"The devices do the work of {many} up to {max(r.times for r in rows):.2g} times over:"
@@ -477,7 +479,11 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         f"{quantity(first.flops, 'FLOP')} on each of {first.devices:,} devices is"
         f" {first.times:.2g} times what the program has to do there: {names(first.instructions)}"
         f"{lost}",
-        _SHARDED_FURTHER if first.sharded_over else _KEPT_SHARDED,
+        _SHARDED_FURTHER
+        if first.sharded_over
+        else _IN_PARTS
+        if first.has_no_rule
+        else _KEPT_SHARDED,
         share if share is not None else extra / total,
         seconds,
         None,
@@ -491,6 +497,7 @@ _KEPT_SHARDED = (
     "constrain that operand to stay sharded where it is made (with_sharding_constraint; for a"
     " reshape, such that the sharded dimension stays whole), or run the operation in jax.shard_map"
 )
+_IN_PARTS = "run the operation in jax.shard_map, where each device does its own part"
 _SHARDED_FURTHER = (
     "shard one of its operands over the devices that do the same (with_sharding_constraint before"
     " it, or in_shardings)"

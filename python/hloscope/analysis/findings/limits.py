@@ -76,6 +76,9 @@ SCARCE_SHARE, SCARCE_BYTES = 0.005, 1 << 26
 ROOMY_SHARE, ROOMY_WEIGHT = 0.1, 0.2
 # A peak above this part of the chip's memory: there memory decides what batch fits.
 FULL_SHARE = 0.5
+# Of the chip's memory: peaks that are simulated for a dump are up to 7 % above those that XLA:TPU
+# makes do with, which stops where a program does not fit.
+SIMULATED_ABOVE = 1.1
 # Of the peak.
 PADDING_SHARE = 0.1
 # Equal values of one line that wait together: fewer are what any schedule keeps in flight.

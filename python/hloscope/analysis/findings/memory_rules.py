@@ -259,17 +259,26 @@ def donated_in_vain(facts: Facts) -> Iterator[Finding]:
 
 
 def does_not_fit(facts: Facts) -> Iterator[Finding]:
-    """A peak above what the chip has."""
+    """A peak above what the chip has, as far as this compile shows it."""
     chip = facts.cost.hardware
     peak = facts.memory.peak_bytes
-    if chip is None or peak <= chip.memory_bytes:
+    if chip is None:
+        return
+    is_simulated = facts.memory.platform == "tpu" and facts.memory.peak_source == "simulated"
+    room = chip.memory_bytes * (limits.SIMULATED_ABOVE if is_simulated else 1)
+    if peak <= room:
         return
     top = facts.memory.live_at_peak[:3]
     shown = ", ".join(f"{v.name} ({size(v.bytes)})" for v in top)
+    of = f"The peak of {size(peak)}"
+    other = ""
+    if facts.made_for_cpu and not facts.on_host:
+        of += ", as compiled for CPU,"
+        other = "; a compile for the chip makes room where it can, so that its peak may be lower"
     yield Finding(
         "does-not-fit",
-        f"The peak of {size(peak)} does not fit in the {size(chip.memory_bytes)} of a {chip.label}",
-        f"largest at the peak: {shown}",
+        f"{of} does not fit in the {size(chip.memory_bytes)} of a {chip.label}",
+        f"largest at the peak: {shown}{other}",
         "shard the largest of them over more devices",
         1.0,
         None,
@@ -307,7 +316,9 @@ def waiting_values(facts: Facts) -> Iterator[Finding]:
             f"{names([v.instruction for v in rows])}, each {shape.dense_text}, are made before the"
             " peak and first used after it; the arguments that they are made from are still there"
             " then, so that only the order of the schedule keeps them at the same time",
-            "make and use one after another: jax.lax.map, or a scan over them",
+            "make and use one after another: jax.lax.map, or a scan over them"
+            if not _use_each_other([v.instruction for v in rows])
+            else "",
             facts.peak_share(gain),
             None,
             gain,
@@ -406,6 +417,24 @@ def _is_of_product(value: LiveValue) -> bool:
         where=lambda p: p.instruction.shape.is_tuple or p.instruction.shape.elements == elements,
     )  # fmt: skip
     return any(p.instruction.opcode in opcodes.PRODUCTS for p in ends)
+
+
+def _use_each_other(values: list[Instruction]) -> bool:
+    """Whether what uses one waits for what uses another, as layers do: they already run one after
+    another, and only the order in which the values are made is the compiler's."""
+    own: dict[Instruction, int] = defaultdict(int)
+    for n, value in enumerate(values):
+        for use in walk.uses(value, opcodes.BUNDLES | {"bitcast"}):
+            own[use.instruction] |= 1 << n
+    needs: dict[Instruction, int] = {}
+    for i in values[0].computation.instructions:
+        before = 0
+        for o in i.operands:
+            before |= needs.get(o, 0)
+        if i in own and before & ~own[i]:
+            return True
+        needs[i] = before | own.get(i, 0)
+    return False
 
 
 def _could_be_later(facts: Facts, buffer: int) -> bool:

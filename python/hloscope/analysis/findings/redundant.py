@@ -39,8 +39,12 @@ class Redundant:
     times: float
     instructions: tuple[Instruction, ...]  # the heaviest first
     devices: int
-    lost_at: Instruction | None  # of the program before partitioning: what is no longer sharded
-    sharded_over: int = 0  # so many devices, where nothing shards its operands over the others
+    # Why: what is no longer sharded, in the program before partitioning; so many devices, where
+    # nothing shards its operands over the others; operands that are sharded, which the partitioner
+    # has no rule to use.
+    lost_at: Instruction | None
+    sharded_over: int = 0
+    has_no_rule: bool = False
 
 
 def redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
@@ -71,6 +75,12 @@ def _redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
             continue
         frame = own_line(rows[0].frames)
         assert frame is not None
+        first = sources[0]
+        parts = max((_count(o) for o in first.operands), default=1)
+        # Of other operations than products: more parts than are made use of.
+        if first.opcode not in opcodes.PRODUCTS and parts * times > devices * 1.01:
+            out.append(Redundant(frame, flops, extra, times, rows, devices, None, 0, True))
+            continue
         lost = next((at for i in sources if (at := _lost(i, devices)) is not None), None)
         tiles = max((_count(o) for i in sources for o in i.operands), default=1)
         over = tiles if lost is None and tiles * times <= devices * 1.01 else 0

@@ -1,0 +1,67 @@
+"""Sentences that were false of ordinary programs, and what is said now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+from advice_pairs import counted_one_by_one, microbatches_of_whole_rows
+from findings_programs import mesh, shaped
+
+
+def test_an_operation_that_xla_does_not_cut_is_the_cause_itself() -> None:
+    """The Fourier transform of sharded rows, reshaped before: nothing lost its sharding there."""
+    on = mesh("data")
+
+    def step(x: Any) -> Any:
+        return jnp.fft.fft(x.reshape(512, 8, 512).transpose(0, 2, 1))
+
+    x = shaped((512, 4096), jnp.complex64, on, "data")
+    (found,) = hs.capture(jax.jit(step), x, hardware="tpu-v5e").findings.of("redundant-work")
+    assert "its operands are sharded, but XLA has no rule to compute it" in found.evidence
+    assert found.advice.startswith("run the operation in jax.shard_map")
+    (found,) = microbatches_of_whole_rows(False).findings.of("redundant-work")
+    assert "no longer sharded so after the" in found.evidence
+
+
+TPU = """HloModule m, is_scheduled=true, frontend_attributes={}
+
+ENTRY %e (p: f32[N]) -> f32[N] {
+  %p = f32[N]{0:T(1024)} parameter(0)
+  ROOT %s = f32[N]{0:T(1024)} tanh(%p)
+}
+"""
+
+
+def test_a_simulated_peak_on_tpu_is_not_said_to_be_too_much_by_a_little() -> None:
+    """XLA:TPU compiles only what fits, and places values better than the simulation."""
+    for gib, is_said in ((7.9, False), (8.5, False), (9.2, True)):
+        cap = hs.read(TPU.replace("N", str(int(gib * 2**28))), hardware="tpu-v5e")
+        assert cap.memory.platform == "tpu"
+        assert bool(cap.findings.of("does-not-fit")) is is_said
+
+
+def test_the_peak_of_what_was_compiled_for_cpu_says_so() -> None:
+    x = jax.ShapeDtypeStruct((5 << 30,), jnp.float32)
+    (found,) = hs.capture(jnp.sin, x, hardware="tpu-v5e").findings.of("does-not-fit")
+    assert found.title.startswith("The peak of 40 GiB, as compiled for CPU, does not fit in the 16")
+    assert found.evidence.endswith("so that its peak may be lower")
+
+
+def test_layers_that_use_one_value_after_another_are_not_told_to_do_so() -> None:
+    """Kernels that are reversed for the backward pass, all when the program begins."""
+
+    def loss(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = jnp.tanh(jax.lax.conv(x, w, (1,), "SAME"))
+        return (x * x).sum()
+
+    ws = [jax.ShapeDtypeStruct((512, 512, 5), jnp.float32)] * 28
+    x = jax.ShapeDtypeStruct((1, 512, 64), jnp.float32)
+    cap = hs.capture(jax.jit(jax.grad(loss)), ws, x, hardware="tpu-v5e")
+    (found,) = cap.findings.of("waiting-values")
+    assert found.advice == ""
+    (found,) = counted_one_by_one(False).findings.of("waiting-values")
+    assert found.advice.startswith("make and use one after another")
