@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,22 @@ def scripts() -> list[Path]:
 def test_bash_can_parse_it(script: Path) -> None:
     subprocess.run(["bash", "-n", script], check=True)
     assert script.suffix == ".sh" or os.access(script, os.X_OK)
+
+
+def test_every_rule_that_the_benchmark_switches_off_exists() -> None:
+    code = """
+import ablation
+for rule in ablation.all_rules():
+    try:
+        with ablation.without(rule):
+            pass
+    except AttributeError as error:
+        print(rule.place, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY / "benchmarks"
+    )
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node")
