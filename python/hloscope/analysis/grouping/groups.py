@@ -269,10 +269,9 @@ class _TreeBuilder:
         simplify(top, self.quiet, self._is_piece)
         if self.outline.by_calls:
             tell_twins_apart(top, self.t, self.products)
-        works = self.products | self.is_loop | self.calls_something
-        put_in_turn(top, self.t, self.quiet, works)
+        put_in_turn(top, self.t, self.quiet, self.never_moves)
         self._cut(top)
-        put_in_turn(top, self.t, self.quiet, works)
+        put_in_turn(top, self.t, self.quiet, self.never_moves)
         self._number(top)
 
     def _is_piece(self, node: Node, boxes: int) -> bool:
@@ -284,8 +283,34 @@ class _TreeBuilder:
             return False
         if boxes * PIECE_OF > self.largest.get(_last_name(node.path), 0):
             return False
-        works = self.products | self.is_loop
-        return not any(works[n.members].any() for n in within(node))
+        return not any(self.multiplies_or_loops[n.members].any() for n in within(node))
+
+    # Masks over all instructions are made once, not for each of thousands of computations.
+
+    @cached_property
+    def multiplies_or_loops(self) -> NDArray[np.bool_]:
+        return np.asarray(self.products | self.is_loop)
+
+    @cached_property
+    def never_moves(self) -> NDArray[np.bool_]:
+        """What stays in its group, whatever needs it."""
+        return self.multiplies_or_loops | self.calls_something
+
+    @cached_property
+    def own_loops(self) -> NDArray[np.bool_]:
+        """Loops that are not a library's."""
+        return self.is_loop & ~self.of_library
+
+    @cached_property
+    def has_own_box(self) -> NDArray[np.bool_]:
+        """What is never joined with other operations of its line."""
+        return self.own_loops | self.calls_something
+
+    @cached_property
+    def light(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Instructions that do little and are no loop: without products, and with them."""
+        little = (shares(self.module) < SMALL) & ~self.own_loops
+        return little & ~self.products, little
 
     @cached_property
     def products(self) -> NDArray[np.bool_]:
@@ -450,14 +475,13 @@ class _TreeBuilder:
         tree = call_tree(self.module)
         if tree is None or self.statement is None:
             return
-        works = (self.is_loop & ~self.of_library) | self.calls_something
         walk = Walk.of(int(self.t.size[top.computation]))
         for node in nodes:
             if node.label.startswith("optimizer"):
                 continue
             if node.children or self._holds_loop(node):
                 gather_library_calls(node, self.t, self.quiet, tree)
-            gather_statements(node, self.t, self.quiet, works, walk, self.statement)
+            gather_statements(node, self.t, self.quiet, self.has_own_box, walk, self.statement)
 
     def _gather_beside_calls(self, top: Node, nodes: list[Node]) -> None:
         """Gathers small operations beside calls, so that the calls are what is seen."""
@@ -476,8 +500,7 @@ class _TreeBuilder:
                 self._gather_minor(node, walk)
 
     def _gather_minor(self, node: Node, walk: Walk) -> None:
-        loops = self.is_loop & ~self.of_library
-        gather_minor(node, self.t, self.quiet, loops, self.products, shares(self.module), walk)
+        gather_minor(node, self.t, self.quiet, self.light, shares(self.module), walk)
 
     def _runs(self, node: Node) -> bool:
         """Whether a loop, or a call that does some of the work, is directly in a group."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..base.table import Ints, Table
 from .group_nodes import Node, within
+from .loose import extent
 
 # Boxes that may leave their group: two, or such a share of it, but not more than a handful.
 FEW = 2
@@ -38,10 +39,16 @@ def put_in_turn(top: Node, t: Table, quiet: Mask, heavy: Mask) -> None:
     ``quiet``: rows that are not drawn; ``heavy``: rows that never move.
     """
     first = int(t.first[top.computation])
-    flow = _flow(t, quiet, first, int(t.size[top.computation]))
+    values, users = _flow(t, quiet, first, int(t.size[top.computation]))
+    order = np.argsort(users, kind="stable")
+    ordered = users[order]
     for node in within(top):
         if node.children:
-            _Container(node, flow, quiet, heavy, first).put_in_turn()
+            begin, end = extent(node)
+            mine = np.sort(order[slice(*np.searchsorted(ordered, (begin, end)))])
+            mine = mine[values[mine] >= begin]
+            flow = values[mine], users[mine]
+            _Container(node, flow, quiet, heavy, begin).put_in_turn()
 
 
 def _flow(t: Table, quiet: Mask, first: int, size: int) -> tuple[Ints, Ints]:
@@ -74,7 +81,8 @@ def _flow(t: Table, quiet: Mask, first: int, size: int) -> tuple[Ints, Ints]:
 
 @dataclass
 class _Container:
-    """The children and loose rows of one group: parts, numbered."""
+    """The children and loose rows of one group: parts, numbered. ``flow`` is that among its rows,
+    of which ``first`` is the first."""
 
     node: Node
     flow: tuple[Ints, Ints]

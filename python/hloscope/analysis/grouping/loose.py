@@ -64,19 +64,17 @@ def gather_minor(
     node: Node,
     t: Table,
     quiet: NDArray[np.bool_],
-    loops: NDArray[np.bool_],
-    products: NDArray[np.bool_],
+    lights: tuple[NDArray[np.bool_], NDArray[np.bool_]],
     shares: NDArray[np.float64],
     walk: Walk,
 ) -> None:
     """Moves small boxes of a group that has others into boxes of their own, in place.
 
-    ``loops`` marks the instructions that are parts, however small, ``products`` those that are
-    unless that leaves too many boxes; ``shares`` has each one's share of the arithmetic.
+    ``lights`` marks the instructions that are small, and those that are if others would leave too
+    many boxes; ``shares`` has each one's share of the arithmetic.
     """
     own = node.members[~quiet[node.members]]
-    for stays in (loops | products, loops):
-        light = ~stays & (shares < SMALL)
+    for light in lights:
         rows, others = own[light[own]], own[~light[own]]
         minor = [c for c in node.children if c.kind in _UNNAMED and _is_light(c, light, shares)]
         major = len(node.children) - len(minor) + len(others)

@@ -157,13 +157,13 @@ class _Statements:
         of = [number[key] for key in keys] + [number[k] for k in range(self.n, self.total)]
         pairs = list(dict.fromkeys((of[v], of[u]) for v, u in self.pairs if of[v] != of[u]))
         before = self._before(pairs, len(names))
+        after = self._before([(u, v) for v, u in reversed(pairs)], len(names))
         seen: set[int] = set()
         out: list[set[Key | int]] = []
         for k in range(len(set(keys))):
             if k in seen:
                 continue
-            mine = before[k]
-            cycle = {m for m in _bits(mine) if before[m] >> k & 1}
+            cycle = set(_bits(before[k] & after[k]))
             if len(cycle) > 1:
                 seen |= cycle
                 out.append({names[m] for m in cycle})
