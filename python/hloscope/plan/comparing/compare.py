@@ -15,7 +15,7 @@ from typing import Any
 
 from ...api.capture import Capture
 from ...hardware import HardwareError
-from ...hlo.changes import Changes, ProgramChange
+from ...hlo.changes import CannotChange, Changes, ProgramChange
 from ..running.candidate_figures import CandidateFigures, figures, from_plain
 from ..running.compiling import line_of_error
 from ..running.options import ProofOptions
@@ -129,14 +129,19 @@ def remat_options(
 ) -> Variants:
     """The policies of ``jax.checkpoint`` for functions, or for the checkpoints there are.
 
-    Raises ``CannotChange`` for a function that the program does not call.
+    Raises ``CannotChange`` for a function that the program does not call, and without any
+    checkpoint.
     """
     names = (functions,) if isinstance(functions, str) else tuple(functions)
     ways: dict[str, Changes] = {}
     for policy in POLICIES:
         label = "nothing saved" if policy is None else policy
         ways[label] = {"remat": dict.fromkeys(names or ("*",), policy)}
-    return changed(cap, ways, f"Policies of {', '.join(names) or 'the checkpoints'}", options)
+    found = changed(cap, ways, f"Policies of {', '.join(names) or 'the checkpoints'}", options)
+    refused = {row.error for row in found.rows[1:]}
+    if len(refused) == 1 and len(found) == len(POLICIES) + 1 and all(refused):
+        raise CannotChange(f"{refused.pop()}, whatever the policy")
+    return found
 
 
 POLICIES = (
