@@ -170,6 +170,12 @@ def test_the_command_prints_what_each_advice_gained(
     assert main(["prove", place, "--hardware", "tpu-v5e", "--json"]) in (0, None)
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert any(p["is_proved"] for row in rows for p in row["proofs"])
+    other = Path(module.__file__).with_name("summing.py")
+    other.write_text(
+        f"{PROGRAM}\ndef summed(x):\n    return x.sum()\n\nsummed_args = step_args[2:]\n"
+    )
+    assert main(["prove", f"{other}:summed", "--hardware", "tpu-v5e"]) in (0, None)
+    assert "Nothing was tried: hloscope can make none" in capsys.readouterr().out
 
 
 def test_a_widget_tries_one_finding_and_can_be_stopped(module: Any) -> None:

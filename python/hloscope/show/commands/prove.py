@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
             text = json.dumps(found.to_dict(), indent=2)
         else:
             text = str(found)
+            if not any(f.changes for f in found):
+                text += "\n\nNothing was tried: hloscope can make none of the changes advised here"
     except (CaptureError, ValueError, OSError) as error:
         raise CommandError(reason(error)) from error
     write(text, arguments.output)
