@@ -3,7 +3,7 @@ import type { ViewModel } from "../base/model.ts";
 import { SUB_SIZE, type TextMetrics } from "../graph/metrics.ts";
 import { LayoutCache, layoutPicture, type Picture } from "../graph/picture.ts";
 import { buildFlow, type Flow } from "../graph/project/flow.ts";
-import { ItemWriter } from "../graph/project/items.ts";
+import { CONTENT_LINES, ItemWriter } from "../graph/project/items.ts";
 import { type Opened, opened, reopen } from "../graph/project/opened.ts";
 import {
   INNER,
@@ -62,12 +62,10 @@ const HOPELESS = 0.6;
  */
 const DEEPER = 0.5;
 const NEARLY_ALL = 0.8;
-/** The same for each open group of its name: the second of two networks says little more. */
-const AGAIN = 0.5;
 /** The same for a group of operations alone, whose name says most of it. */
 const NO_CALLS = 0.25;
-/** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
-const INSTEAD = 0.5;
+/** A group of less than this share of the work of one that does not fit stays closed beside it. */
+const INSTEAD = 0.25;
 
 export class Engine {
   readonly tree: Tree;
@@ -172,7 +170,9 @@ export class Engine {
     return true;
   }
   private write(): void {
+    const { most } = this.writer;
     this.writer = new ItemWriter(this.tree, this.flow, this.counts, this.metrics);
+    this.writer.most = most;
   }
 
   /** The initial picture: the heaviest groups open, as many as fit the pane at a readable size. */
@@ -188,6 +188,7 @@ export class Engine {
     this.openness = new Openness(this.tree);
     this.openThrough(this.openness, this.tree.root);
     this.shape = SHAPES[0];
+    this.writer.most = 1;
     const least = Math.min(LEAST_SCALE, this.bestShape(this.openness));
     const refused = new Set<string>(); // of twins one is tried
     const begun = new Set<string>(); // folds of which a member is open
@@ -208,6 +209,15 @@ export class Engine {
       if (heaviest >= this.tree.stacks) begun.add(this.kindOf(heaviest));
     }
     if (this.weight[this.tree.root] <= TINY) this.openFusions(least);
+    this.describe(least);
+  }
+  /** Closed boxes say more of what they hold where there is room for it. */
+  private describe(least: number): void {
+    for (let lines = CONTENT_LINES + 1; lines > 1; lines--) {
+      this.writer.most = lines;
+      if (this.fits(this.openness, least)) return;
+    }
+    this.writer.most = 1;
   }
   /** Whether most of the program is in a closed item: text may then be smaller to show it. */
   private isMost(node: number): boolean {
@@ -269,18 +279,10 @@ export class Engine {
       const members = isStack ? this.membersOf(p, item) : [p.nodes[item]];
       return members.reduce((sum, v) => sum + (working ? worthOf(tree, v) : this.weight[v]), 0);
     };
-    const opened = new Map<string, number>();
-    const closed = new Map<number, number>(); // the heaviest in a container that does not fit
+    let closed = 0; // the work of the heaviest that does not fit
     for (let item = 1; item < p.nodes.length; item++) {
-      if (p.kind[item] === ItemKind.Open) {
-        const name = nodeLabel(tree, p.nodes[item]);
-        opened.set(name, (opened.get(name) ?? 0) + 1);
-      } else if (refused.has(this.kindOf(p.nodes[item]))) {
-        const mine = worth(item);
-        for (let at = p.parent[item]; at > 0; at = p.parent[at]) {
-          closed.set(at, Math.max(closed.get(at) ?? 0, mine));
-        }
-      }
+      if (p.kind[item] === ItemKind.Open || !refused.has(this.kindOf(p.nodes[item]))) continue;
+      closed = Math.max(closed, worth(item));
     }
     let heaviest = -1;
     let most = 0;
@@ -295,9 +297,8 @@ export class Engine {
       if (p.kind[item] === ItemKind.Open || refused.has(kind) || begun.has(kind)) continue;
       const mine = worth(item);
       if (working && mine < WORTH_OPENING) continue;
-      if (mine < INSTEAD * (closed.get(p.parent[item]) ?? 0)) continue;
-      const times = node < tree.stacks ? (opened.get(nodeLabel(tree, node)) ?? 0) : 0;
-      let value = mine * DEEPER ** levels[item] * AGAIN ** times;
+      if (mine < INSTEAD * closed) continue;
+      let value = mine * DEEPER ** levels[item];
       if (node < tree.stacks && !this.holdsCalls(node)) value *= NO_CALLS;
       if (value > most) {
         heaviest = node;

@@ -2,6 +2,8 @@
 
 export const BOX_HEIGHT = 28;
 export const CLOSED_HEIGHT = 46;
+/** Of each line of text after the first two. */
+export const LINE_HEIGHT = 16;
 export const CHIP_HEIGHT = 16;
 export const CHIP_GAP = 4;
 export const HEADER_HEIGHT = 24;

@@ -238,6 +238,7 @@ export function layoutPicture(
     const header = item === 0 ? 0 : M.HEADER_HEIGHT;
     w[item] = Math.ceil(Math.max(local.width + 2 * pad, item === 0 ? 0 : words.width));
     h[item] = Math.ceil(local.height + 2 * pad + header);
+    writer.fitTitle(words, w[item]);
   }
 
   // 3. Positions, parents first.

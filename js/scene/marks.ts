@@ -7,6 +7,7 @@
  *                     moves inside
  */
 import { CHIP_HEIGHT, STACK_OFFSET } from "../graph/metrics.ts";
+import { ChipKind } from "../graph/project/items.ts";
 import { ItemKind } from "../graph/project/projection.ts";
 import { isCrossed, isFree, Placed } from "./room.ts";
 import type { Scene } from "./scene.ts";
@@ -96,7 +97,9 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
     if (v <= 0) continue;
     let u = drawnSource(scene, source);
     if (u <= 0) {
-      const chip = picture.text[v].chips.find((c) => c.value === source);
+      const { chips } = picture.text[v]; // one that has no room is among those that are counted
+      const chip =
+        chips.find((c) => c.value === source) ?? chips.find((c) => c.kind === ChipKind.More);
       const [right, down] = chip ? scene.chipShift(v) : [0, 0];
       const y = picture.y[v] + down + (chip ? chip.y + CHIP_HEIGHT / 2 : 0);
       const x = picture.x[v] + right + (chip?.x ?? 0) - (moved ? 3 : 0);

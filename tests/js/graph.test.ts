@@ -365,22 +365,4 @@ describe("words", () => {
     const counts = new FamilyCounts(s.tree, s.flow);
     expect(summary(s.tree, counts, s.tree.node(2))).toBe("17 ops · 4 matmul · 2 collective");
   });
-  test("groups tell the loops and equal layers that do most of their work", () => {
-    const model = transformer(3, 8);
-    model.groups[2].worth = 1;
-    for (const g of model.groups) if (g.parent === 2) g.worth = 0.3;
-    const layers = setup(model);
-    const counts = new FamilyCounts(layers.tree, layers.flow);
-    expect(summary(layers.tree, counts, layers.tree.node(2))).toBe("layer ×3 · 6 matmul");
-    const spec = loop();
-    spec.groups[1].worth = spec.groups[2].worth = 1;
-    for (const [label, wanted] of [
-      ["step ×7", "step ×7 · 1 matmul"],
-      ["while ×7", "5 ops · 1 matmul"],
-    ]) {
-      spec.instructions[1].label = label;
-      const s = setup(spec);
-      expect(summary(s.tree, new FamilyCounts(s.tree, s.flow), s.tree.node(1))).toBe(wanted);
-    }
-  });
 });

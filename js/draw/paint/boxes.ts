@@ -1,7 +1,7 @@
 /** Closed items: boxes of instructions, groups and stacks, and the chips in them. */
 import { quantity } from "../../base/format.ts";
 import * as M from "../../graph/metrics.ts";
-import { type Chip, ChipKind } from "../../graph/project/items.ts";
+import { ASIDE_GAP, type Chip, ChipKind } from "../../graph/project/items.ts";
 import { ItemKind } from "../../graph/project/projection.ts";
 import type { Scene } from "../../scene/scene.ts";
 import type { Surface } from "../../scene/surface.ts";
@@ -85,6 +85,14 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
         alpha: ink ?? 0.85,
       });
     }
+    for (let k = 0; k < words.lines.length && !s.life; k++) {
+      surface.text(words.lines[k], x + w / 2, middle + 16 + k * M.LINE_HEIGHT, {
+        size: M.SUB_SIZE,
+        color: theme.text,
+        align: "center",
+        alpha: ink ?? 0.85,
+      });
+    }
     if (opens) sign(surface, s, x + w - 11, middle, true, ink);
     stepSign(surface, s, x, y, life);
   } else {
@@ -139,16 +147,27 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       });
     }
     sign(surface, s, x + w - 12, y + 14, true, ink);
+    const color = heat ? theme.text : theme.mutedText;
+    const put = (text: string, x: number, y: number, size: number): void =>
+      surface.text(text, x, y, { size, color, alpha: ink });
+    const lines = s.life ? [] : words.lines;
+    if (words.small && lines.length > 0 && !tiny) {
+      const after = left + metrics.width(words.label, M.LABEL_SIZE, true) + ASIDE_GAP;
+      put(lines[0], after, line, M.SUB_SIZE);
+    }
     if (!words.small || tiny) {
       const size = tiny ? M.SHAPE_SIZE : M.SUB_SIZE;
-      const sub = s.life
+      const amount = s.life
         ? s.life.words(item)
         : closedWords(s, item, words.sub, stack, size, w - 20);
-      surface.text(metrics.fit(sub, size, w - 20), left, tiny ? y + 19 : y + 30, {
-        size,
-        color: heat ? theme.text : theme.mutedText,
-        alpha: ink,
-      });
+      // An amount takes the place of the last line where there is none for it.
+      const says = s.life || words.counted || tiny || amount !== words.sub;
+      const shown = words.small
+        ? []
+        : lines.slice(0, lines.length - Number(!words.counted && says));
+      for (let k = 0; k < shown.length; k++) put(shown[k], left, y + 30 + k * M.LINE_HEIGHT, size);
+      const last = tiny ? y + 19 : y + 30 + shown.length * M.LINE_HEIGHT;
+      if (says) put(metrics.fit(amount, size, w - 20), left, last, size);
     }
   }
   if (words.chips.length > 0 && M.CHIP_SIZE * scale >= TEXT_PIXELS) {

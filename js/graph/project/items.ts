@@ -4,6 +4,7 @@
  */
 import { Flag } from "../../view.ts";
 import * as M from "../metrics.ts";
+import { contentLines } from "./contents.ts";
 import type { Flow } from "./flow.ts";
 import { worthOf } from "./openness.ts";
 import { ItemKind, type Projection } from "./projection.ts";
@@ -38,6 +39,8 @@ export interface Chip {
   text: string;
   /** Instruction whose value it names; -1 for `More`. */
   value: number;
+  /** How many chips `More` stands for. */
+  count: number;
   /** Position within the item. */
   x: number;
   y: number;
@@ -57,8 +60,12 @@ export interface Stubs {
 
 export interface ItemText {
   label: string;
-  /** Second line, or the muted part of a title. */
+  /** Lines between label and second line: what a closed container holds. */
+  lines: string[];
+  /** Last line, or the muted part of a title. */
   sub: string;
+  /** Whether the last line stands below the others; else only where a colouring writes there. */
+  counted: boolean;
   chips: Chip[];
   /** Whether a closed item has next to none of the work: its second line is seen when zoomed. */
   small: boolean;
@@ -72,16 +79,32 @@ const MAX_GROUP_LABEL = 250;
 const MAX_LANDMARK_LABEL = 270;
 const MAX_CHIP = 112;
 const MAX_CHIPS = 3;
+/** Chips widen a box only to this: names of values are worth less than another box beside it. */
+const CHIPS_ROOM = 110;
+const CHIPS_PAD = 12;
+/** What a closed container holds has no more lines than this, and is followed by counts below them. */
+export const CONTENT_LINES = 2;
+/** Their width. */
+const CONTENT_ROOM = 230;
+/** Of one with next to no work it stands beside the name. */
+const ASIDE_ROOM = 130;
+export const ASIDE_GAP = 7;
+const TITLE_GAP = 20;
 const NO_CHIPS: Chip[] = [];
 /** An item with less of the program's work and of its operations is as low as an operation. */
 const SMALL_WORK = 0.01;
 const SMALL_COUNT = 0.05;
 
+const INPUTS = [ChipKind.Parameter, ChipKind.Constant, ChipKind.From];
+const isInput = (kind: ChipKind): boolean => INPUTS.includes(kind);
+
 export class ItemWriter {
   /** Text of boxes without stubs, which does not depend on what is open. */
   private boxes = new Map<number, ItemText>();
+  /** Lines below the name of a closed container, of what it holds and then of counts. */
+  private lines = 1;
   /** Second lines of closed groups: they look far into them. */
-  private summaries = new Map<number, string>();
+  private summaries = new Map<number, { lines: string[]; sub: string }>();
 
   constructor(
     private tree: Tree,
@@ -90,6 +113,16 @@ export class ItemWriter {
     private metrics: M.TextMetrics,
   ) {}
 
+  /** Sets how many lines a closed container has below its name. */
+  get most(): number {
+    return this.lines;
+  }
+  set most(lines: number) {
+    if (lines === this.lines) return;
+    this.lines = lines;
+    this.boxes.clear();
+    this.summaries.clear();
+  }
   /** Text and size of a closed item; for an open one, of its header only. */
   write(p: Projection, item: number, stubs: Stubs | undefined): ItemText {
     const kind = p.kind[item];
@@ -106,7 +139,7 @@ export class ItemWriter {
     const kind = p.kind[item];
     const node = p.nodes[item];
     const m = this.metrics;
-    const chips = this.chipsOf(node, kind, stubs);
+    const named = this.chipsOf(node, kind, stubs);
     if (kind === ItemKind.Box) {
       const most = this.tree.model.has(node, Flag.Landmark) ? MAX_LANDMARK_LABEL : MAX_LABEL;
       const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, most);
@@ -115,9 +148,15 @@ export class ItemWriter {
       let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20 + sign);
       // The shape is shown at high zoom, in letters of about half the size.
       width = Math.max(width, Math.min(120, m.width(sub, M.SHAPE_SIZE) + 14));
-      width = Math.max(width, this.place(chips, width, M.BOX_HEIGHT - 2));
-      const height = M.BOX_HEIGHT + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
-      return { label, sub, chips, small: false, width, height };
+      const loop = node < this.tree.instructions && this.tree.model.opcode(node) === "while";
+      const lines = loop ? this.summaryOf(node, this.isSmall(node, 1)).lines : [];
+      for (const line of lines) width = Math.max(width, m.width(line, M.SUB_SIZE) + 22);
+      const own = lines.length > 0 ? named.filter((c) => !isInput(c.kind)) : named;
+      const chips = this.fitting(own, Math.max(width, CHIPS_ROOM) - CHIPS_PAD);
+      const top = M.BOX_HEIGHT + lines.length * M.LINE_HEIGHT;
+      width = Math.max(width, this.place(chips, width, top - 2));
+      const height = top + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
+      return { label, lines, sub, counted: true, chips, small: false, width, height };
     }
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
@@ -128,32 +167,63 @@ export class ItemWriter {
       const sub = item === 0 ? "" : ops(fused ? held : inner);
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
-      if (chips.length > 0) width += this.place(chips, 0, 5) + 8;
-      return { label, sub, chips, small: false, width, height: M.HEADER_HEIGHT };
+      const kept = named.filter((c) => !isInput(c.kind));
+      if (kept.length > 0) width += this.measure(kept) + TITLE_GAP;
+      return {
+        label,
+        lines: [],
+        sub,
+        counted: true,
+        chips: named,
+        small: false,
+        width,
+        height: M.HEADER_HEIGHT,
+      };
     }
     const stack = kind === ItemKind.Stack;
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
     const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, true);
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
-    const sub = `${this.summaryOf(inside)}${stack ? " each" : ""}`;
+    const small = this.isSmall(inside, times);
+    const { lines, sub: amounts } = this.summaryOf(inside, small);
+    const sub = `${amounts}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
     const name = m.width(label, M.LABEL_SIZE, true) + badge + 22 + M.SIGN;
-    const small = this.isSmall(inside, times);
-    let width = small ? name : Math.max(96, name, m.width(sub, M.SUB_SIZE) + 22);
-    let height = small ? M.BOX_HEIGHT : M.CLOSED_HEIGHT;
+    const counted = lines.length === 0 || this.lines > CONTENT_LINES;
+    const widest = Math.max(
+      ...[...lines, counted ? sub : ""].map((line) => m.width(line, M.SUB_SIZE)),
+    );
+    const aside = small && lines.length > 0 ? m.width(lines[0], M.SUB_SIZE) + ASIDE_GAP : 0;
+    let width = small ? name + aside : Math.max(96, name, widest + 22);
+    let height = small
+      ? M.BOX_HEIGHT
+      : M.BOX_HEIGHT + (lines.length + Number(counted)) * M.LINE_HEIGHT + 2;
+    const chips = this.fitting(named, Math.max(width, CHIPS_ROOM) - CHIPS_PAD);
     width = Math.max(width, this.place(chips, width, height - (small ? 2 : 5)));
     if (chips.length > 0) height += M.CHIP_HEIGHT + 3;
     if (stack) {
       width += 2 * M.STACK_OFFSET;
       height += 2 * M.STACK_OFFSET;
     }
-    return { label, sub, chips, small, width, height };
+    return { label, lines, sub, counted, chips, small, width, height };
   }
 
-  private summaryOf(node: number): string {
+  /** What is in a closed container, and how much of what. */
+  private summaryOf(node: number, small: boolean): { lines: string[]; sub: string } {
     let found = this.summaries.get(node);
     if (found === undefined) {
-      found = summary(this.tree, this.counts, node);
+      const { tree, flow, metrics } = this;
+      const room = small ? ASIDE_ROOM : CONTENT_ROOM;
+      const lines = contentLines(
+        tree,
+        flow,
+        node,
+        small ? 1 : Math.min(this.lines, CONTENT_LINES),
+        (line) => {
+          return metrics.width(line, M.SUB_SIZE) <= room;
+        },
+      );
+      found = { lines, sub: summary(tree, this.counts, node, lines.length > 0) };
       this.summaries.set(node, found);
     }
     return found;
@@ -176,17 +246,13 @@ export class ItemWriter {
     return list ? list[list.length - 1] : p.nodes[item];
   }
 
+  private chip(kind: ChipKind, name: string, value: number, count = 1): Chip {
+    const text = this.metrics.fit(name, M.CHIP_SIZE, MAX_CHIP - 10);
+    return { kind, text, value, count, x: 0, y: 0, w: 0 };
+  }
   private chipsOf(node: number, kind: ItemKind, stubs: Stubs | undefined): Chip[] {
     const { tree, flow } = this;
     const inputs: Chip[] = [];
-    const chip = (kind: ChipKind, text: string, value: number): Chip => ({
-      kind,
-      text: this.metrics.fit(text, M.CHIP_SIZE, MAX_CHIP - 10),
-      value,
-      x: 0,
-      y: 0,
-      w: 0,
-    });
     const loop = node < tree.instructions && tree.model.opcode(node) === "while";
     let more = 0;
     // Parameters without names are counted rather than listed.
@@ -206,19 +272,19 @@ export class ItemWriter {
           continue;
         }
         const constant = tree.model.opcode(c) === "constant" || tree.model.opcode(c) === "iota";
-        inputs.push(chip(constant ? ChipKind.Constant : ChipKind.Parameter, text, c));
+        inputs.push(this.chip(constant ? ChipKind.Constant : ChipKind.Parameter, text, c));
       }
     }
     if (nameless.length > 2) {
-      inputs.push(chip(ChipKind.Parameter, `${nameless.length} parameters`, nameless[0]));
+      inputs.push(this.chip(ChipKind.Parameter, `${nameless.length} parameters`, nameless[0]));
     } else {
-      for (const c of nameless) inputs.push(chip(ChipKind.Parameter, chipLabel(tree, c), c));
+      for (const c of nameless) inputs.push(this.chip(ChipKind.Parameter, chipLabel(tree, c), c));
     }
     if (stubs) {
       const backs = stubs.from.filter((s) => s.back);
       // Containers and groups show how many; boxes show which.
       if (kind !== ItemKind.Box && backs.length > 0) {
-        inputs.push(chip(ChipKind.BackFrom, `↑ ${backs.length}`, backs[0].value));
+        inputs.push(this.chip(ChipKind.BackFrom, `↑ ${backs.length}`, backs[0].value));
       }
       for (const { value, back } of stubs.from) {
         if (back && kind !== ItemKind.Box) continue;
@@ -229,27 +295,53 @@ export class ItemWriter {
         const name = nodeLabel(tree, value);
         inputs.push(
           back
-            ? chip(ChipKind.BackFrom, `↑ ${name}`, value)
-            : chip(ChipKind.From, `↓ ${name}`, value),
+            ? this.chip(ChipKind.BackFrom, `↑ ${name}`, value)
+            : this.chip(ChipKind.From, `↓ ${name}`, value),
         );
       }
     }
-    if (more > 0) inputs.push(chip(ChipKind.More, `+${more}`, -1));
-    if (stubs && stubs.uses > 0) inputs.push(chip(ChipKind.To, `→ ${stubs.uses}`, stubs.value));
+    if (more > 0) inputs.push(this.chip(ChipKind.More, `+${more}`, -1, more));
+    if (stubs && stubs.uses > 0)
+      inputs.push(this.chip(ChipKind.To, `→ ${stubs.uses}`, stubs.value));
     if (stubs && stubs.backUses > 0) {
-      inputs.push(chip(ChipKind.BackTo, `↺ ${stubs.backUses}`, stubs.value));
+      inputs.push(this.chip(ChipKind.BackTo, `↺ ${stubs.backUses}`, stubs.value));
     }
     if (node < tree.instructions && isOutput(tree, flow, node)) {
-      inputs.push(chip(ChipKind.Output, "output", node));
+      inputs.push(this.chip(ChipKind.Output, "output", node));
     }
     return inputs.length > 0 ? inputs : NO_CHIPS;
   }
 
+  /** Chips of a title in the room that what is in the container leaves them. */
+  fitTitle(text: ItemText, width: number): void {
+    const kept = text.chips.filter((c) => !isInput(c.kind));
+    const room = kept.length > 0 ? this.measure(kept) : -TITLE_GAP;
+    text.chips = this.fitting(text.chips, width - text.width + room);
+    this.place(text.chips, 0, 5);
+  }
+  /** The chips that there is room for: the last inputs are counted instead of named. */
+  private fitting(chips: Chip[], room: number): Chip[] {
+    const out = [...chips];
+    while (this.measure(out) > room) {
+      const last = out.map((c) => isInput(c.kind)).lastIndexOf(true);
+      if (last < 0) break;
+      const hidden = out[last].count;
+      const more = out.find((c) => c.kind === ChipKind.More);
+      if (more) {
+        out.splice(last, 1);
+        more.count += hidden;
+        more.text = `+${more.count}`;
+      } else if (out[last].text.length > 3) {
+        out[last] = this.chip(ChipKind.More, `+${hidden}`, -1, hidden);
+      } else break;
+    }
+    return out;
+  }
   /** Places chips in a row, centered in `width`; returns the width they need. */
   private place(chips: Chip[], width: number, y: number): number {
     if (chips.length === 0) return 0;
     const total = this.measure(chips);
-    const needed = total + 12;
+    const needed = total + CHIPS_PAD;
     this.line(chips, (Math.max(width, needed) - total) / 2, y);
     return needed;
   }

@@ -1,7 +1,6 @@
 /** The text on boxes, containers and chips. */
 import { Flag } from "../../view.ts";
 import { type Flow, Hidden } from "./flow.ts";
-import { worthOf } from "./openness.ts";
 import { ItemKind, type Projection } from "./projection.ts";
 import type { Tree } from "./tree.ts";
 
@@ -44,59 +43,19 @@ export function ops(count: number): string {
   return `${thousands(count)} ${count === 1 ? "op" : "ops"}`;
 }
 
-/** "38 ops · 6 matmul · 2 collective", or "step ×24 › layer ×6 · 6 matmul": how often it runs. */
-export function summary(tree: Tree, counts: FamilyCounts, node: number): string {
+/** "38 ops · 6 matmul · 2 collective"; without operations beside what is `named` already. */
+export function summary(tree: Tree, counts: FamilyCounts, node: number, named = false): string {
   const { families } = tree.model.header;
   const mine = counts.of(node);
-  const loops = loopsInside(tree, node);
-  const parts = loops.length > 0 ? [loops.join(" › ")] : [ops(counts.total(node))];
   const landmarks = families
     .map((family, k) => ({ family, count: mine[k] }))
     .filter((x) => x.family.landmark && x.count > 0)
-    .filter((x) => loops.length === 0 || x.family.id !== "control_flow")
-    .sort((a, b) => b.count - a.count);
-  for (const { family, count } of landmarks.slice(0, loops.length > 0 ? 1 : 2)) {
-    parts.push(`${thousands(count)} ${family.label.replace(/, /g, "/")}`);
-  }
-  return parts.join(" · ");
-}
-
-/** A closed box says how often what does so much of its work runs. */
-const MOST_OF_IT = 0.5;
-/** So many loops and stacks inside one another are named, the outermost. */
-const MOST_LOOPS = 2;
-
-/** The loops and stacks of equal layers that most of a container's work is in, outermost first. */
-export function loopsInside(tree: Tree, node: number): string[] {
-  const out: string[] = [];
-  const whole = worthOf(tree, node);
-  for (let at = node; whole > 0 && out.length < MOST_LOOPS; ) {
-    let next = -1;
-    let most = 0;
-    const stacks = new Map<number, number>(); // work of the members of each fold
-    for (let e = tree.childOffsets[at]; e < tree.childOffsets[at + 1]; e++) {
-      const v = tree.children[e];
-      const work = worthOf(tree, v);
-      if (work > most) [next, most] = [v, work];
-      const p = tree.isGroup(v) ? tree.memberAt[v - tree.instructions] : -1;
-      const fold = p >= 0 ? tree.foldAt[p] : -1;
-      if (fold >= 0) stacks.set(fold, (stacks.get(fold) ?? 0) + work);
-    }
-    const stack = [...stacks].find(([, work]) => work >= MOST_OF_IT * whole);
-    if (stack) {
-      const { offsets } = tree.model.fold.members;
-      const [first, end] = [offsets[stack[0]], offsets[stack[0] + 1]];
-      const name = stackLabel(tree, first, end).replace(/[\W_]*\[.*/, "");
-      out.push(`${name} ×${end - first}`);
-      next = tree.node(tree.model.fold.members.values[first]);
-    } else if (most < MOST_OF_IT * whole) break;
-    else if (next < tree.instructions && tree.model.opcode(next) === "while") {
-      const name = nodeLabel(tree, next);
-      if (!name.startsWith("while")) out.push(name); // one of a library says nothing
-    }
-    at = next;
-  }
-  return out;
+    .filter((x) => !named || x.family.id !== "control_flow")
+    .sort((a, b) => b.count - a.count)
+    .slice(0, 2)
+    .map(({ family, count }) => `${thousands(count)} ${family.label.replace(/, /g, "/")}`);
+  if (!named || landmarks.length === 0) landmarks.unshift(ops(counts.total(node)));
+  return landmarks.join(" · ");
 }
 
 /** The words on a box: the person's code where it is known, and the two shapes of a product. */

@@ -15,7 +15,7 @@ from ..analysis.comms.collectives import Collectives
 from ..analysis.comms.sharding import Shardings, Transition
 from ..analysis.cost.cost import Cost, InstructionCost
 from ..analysis.cost.counts import XlaComparison
-from ..analysis.cost.flops.flops import Work
+from ..analysis.flops.flops import Work
 from ..analysis.cost.roofline.roofline import Roofline
 from ..analysis.cost.roofline.transfers import Transfer
 from ..analysis.cost.runs import Runs

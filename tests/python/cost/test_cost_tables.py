@@ -12,7 +12,7 @@ import hloscope as hs
 import numpy as np
 import pytest
 from hloscope.analysis.cost.bytes_accessed import bytes_accessed
-from hloscope.analysis.cost.flops.calls import author_estimate, kernel_dtype
+from hloscope.analysis.flops.calls import author_estimate, kernel_dtype
 
 CALLED = """
 %sum (a: f32[], b: f32[]) -> f32[] {

@@ -11,7 +11,8 @@ from functools import cache
 import pytest
 
 BASE = {"hlo", "hardware", "analysis.base", "analysis.text"}
-COMMS = BASE | {"analysis.grouping", "analysis.comms"}
+GROUPING = BASE | {"analysis.flops"}
+COMMS = GROUPING | {"analysis.grouping", "analysis.comms"}
 MEMORY = COMMS | {"analysis.cost", "analysis.memory"}
 FINDINGS = MEMORY | {"analysis.why"}
 PASSES = FINDINGS | {"analysis.findings", "analysis.passes"}
@@ -26,7 +27,8 @@ PYTHON = {
     "readers": {"hlo", "processes"},
     "analysis.text": {"hlo"},
     "analysis.base": BASE,
-    "analysis.grouping": BASE,
+    "analysis.flops": BASE,
+    "analysis.grouping": GROUPING,
     "analysis.comms": COMMS,
     "analysis.cost": COMMS,
     "analysis.memory": MEMORY,

@@ -30,7 +30,7 @@ from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
 from ..base.table import Table, table
 from .assumptions import IMMEDIATE_ELEMENTS
-from .flops.calls import accesses_nothing, author_estimate
+from ..flops.calls import accesses_nothing, author_estimate
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -29,7 +29,7 @@ from ..base.table import per_devices, table
 from ..text.results import Row
 from .assumptions import FLOPS_PER_BYTE_OF_BRANCH, UNKNOWN_CYCLES
 from .bytes_accessed import bytes_accessed
-from .flops.flops import Work, count_work
+from ..flops.flops import Work, count_work
 from .roofline.executed import find_transfers
 from .roofline.transfers import Transfer
 from .runs import (

@@ -18,7 +18,7 @@ import copy
 import re
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ...hlo import opcodes
 from ...hlo.collective_kinds import is_collective
 from ..base.labels.flags import QUIET, flags
-from ..base.labels.labels import is_words_of_opcodes
+from ..base.labels.labels import is_words_of_opcodes, labels, shorten
 from ..base.lines.frames import is_library
 from ..base.table import Table, table
 from .groups import KINDS, GroupTree
@@ -226,6 +226,11 @@ class _Brief(ast.NodeTransformer):
         return ast.Name(id=_ELIDED)
 
 
+def _first_operation(label: str) -> str:
+    """What a box named after operations does first: "tanh" of "fusion tanh·multiply"."""
+    return label.removeprefix("fusion ").partition("·")[0].partition(" ")[0]
+
+
 def _name(function: str | None) -> str:
     """A function without what it is defined in, as in ``TracedCall.name``."""
     return (function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
@@ -259,7 +264,8 @@ class BoxNames:
             g for g, name in enumerate(self.tree.label)
             if KINDS[self.tree.kind[g]] in ("component", "section") and is_words_of_opcodes(name)
         ]  # fmt: skip
-        out = self._apart({g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted})
+        around = {g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted}
+        out = self._apart(around, lambda g: self.tree.label[g])
         for g, match in made.items():
             line = int(match["line"])
             if code := self._code_of(match["function"], line, g):
@@ -288,21 +294,33 @@ class BoxNames:
             for c in called.values[called.offsets[row] : called.offsets[row + 1]].tolist():
                 weights += self._inside[c]
             boxes[row] = int(self.tree.group[row]), weights
-        return self._apart(boxes)
+        named = labels(self.module)
+        return self._apart(boxes, lambda row: named[row])
 
-    def _apart(self, boxes: dict[int, tuple[int, Counter[int]]]) -> dict[int, str]:
+    def _apart(
+        self, boxes: dict[int, tuple[int, Counter[int]]], operations: Callable[[int], str]
+    ) -> dict[int, str]:
         """Names of boxes, given the group around each: with lines where two have one code.
 
-        Two boxes of one line with one code are no further apart: they have none.
+        Boxes of one line with one code are pieces of it, told apart by what each does first; two
+        that do the same have no name. ``operations``: the name that a box has without code.
         """
         found = {box: place for box, (g, w) in boxes.items() if (place := self._place(w, g))}
-        codes = Counter((boxes[box][0], code) for box, (code, _) in found.items())
-        lines = Counter((boxes[box][0], *place) for box, place in found.items())
-        return {
-            box: code if codes[boxes[box][0], code] == 1 else f"{code}, line {line}"
-            for box, (code, line) in found.items()
-            if lines[boxes[box][0], code, line] == 1
-        }
+        around = {box: boxes[box][0] for box in found}
+        codes = Counter((around[box], code) for box, (code, _) in found.items())
+        lines = Counter((around[box], *place) for box, place in found.items())
+        does = {box: _first_operation(operations(box)) for box in found}
+        pieces = Counter((around[box], *place, does[box]) for box, place in found.items())
+        out = {}
+        for box, (code, line) in found.items():
+            if codes[around[box], code] == 1:
+                out[box] = code
+            elif lines[around[box], code, line] == 1:
+                out[box] = f"{code}, line {line}"
+            elif pieces[around[box], code, line, does[box]] == 1:
+                end = f" · {does[box]}"
+                out[box] = shorten(code, LONGEST - len(end)) + end
+        return out
 
     @cached_property
     def _boxes(self) -> NDArray[np.bool_]:

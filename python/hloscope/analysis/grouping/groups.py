@@ -52,7 +52,7 @@ from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .in_turn import put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
-from .loose import SMALL, Walk, gather_flat, gather_minor
+from .loose import SMALL, Walk, gather_flat, gather_minor, recount
 from .outline import outline
 from .statements import gather_statements
 from .work import shares
@@ -272,6 +272,7 @@ class _TreeBuilder:
         put_in_turn(top, self.t, self.quiet, self.never_moves)
         self._cut(top)
         put_in_turn(top, self.t, self.quiet, self.never_moves)
+        recount(top, self.quiet)
         self._number(top)
 
     def _is_piece(self, node: Node, boxes: int) -> bool:

@@ -105,7 +105,7 @@ class _Container:
         """The part of each row from ``first`` on, or -1; a part is a child or a loose row."""
         rows = [np.concatenate([n.members for n in within(c)]) for c in self.node.children]
         loose = self.node.members[~self.quiet[self.node.members]]
-        last = max([*(int(r.max()) for r in rows if len(r)), *loose[-1:].tolist()])
+        last = max([*(int(r.max()) for r in rows if len(r)), *loose[-1:].tolist()], default=0)
         part = np.full(max(last + 1, self._end()) - self.first, -1, np.int64)
         for k, mine in enumerate(rows):
             part[mine - self.first] = k

@@ -28,6 +28,7 @@ SMALL = 0.01
 FEW = 2
 # Products are parts unless that leaves more boxes than this.
 CROWDED = 12
+_MINOR = "small operations"
 # More places of small operations than this, and those with equally many calls before them are one.
 MOST_PLACES = 3
 # ENTRY if it has only boxes: this many are readable.
@@ -99,11 +100,31 @@ def gather_minor(
         held = [minor[k] for k in mine if k < len(minor)]
         loose = rows[[k - len(minor) for k in mine if k >= len(minor)]]
         box = Node("section", "", node.computation, children=held, members=loose)
-        count = sum(count_boxes(quiet, x.members) for x in within(box))
-        box.label = f"{count} small operations"
+        box.label = _minor(box, quiet)
         moved = {id(c) for c in held}
         node.children = [c for c in node.children if id(c) not in moved] + [box]
         node.members = np.setdiff1d(node.members, loose, assume_unique=True)
+
+
+def _minor(box: Node, quiet: NDArray[np.bool_]) -> str:
+    count = sum(count_boxes(quiet, x.members) for x in within(box))
+    return f"{count} {_MINOR}"
+
+
+def recount(top: Node, quiet: NDArray[np.bool_]) -> None:
+    """After rows were moved: no group is empty, and small operations are counted, in place."""
+    for node in within(top)[::-1]:
+        kept = []
+        for child in node.children:
+            if child.kind == "section" and child.label.endswith(_MINOR):
+                child.label = _minor(child, quiet)
+                if child.label.startswith("1 "):  # a box in a box
+                    node.members = np.union1d(node.members, child.members)
+                    kept += child.children
+                    continue
+            if len(child.members) or child.children:
+                kept.append(child)
+        node.children = kept
 
 
 def _is_light(node: Node, light: NDArray[np.bool_], shares: NDArray[np.float64]) -> bool:

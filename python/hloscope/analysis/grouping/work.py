@@ -1,13 +1,11 @@
 """How much of the program's arithmetic each instruction does: this decides what is seen at first.
 
-A rank, not a figure to show: FLOPs of products as the square root of the product of the sizes of
-operands and result (m·k, k·n and m·n give m·k·n), kernels by their bytes, other arithmetic by its
-elements, each times its runs. A loop of unknown length counts as eight.
+A rank, not a figure to show: FLOPs, a transcendental as one, times the runs. A kernel of which the
+FLOPs are unknown has some for each byte; a loop of unknown length counts as eight.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -15,44 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import is_collective
-from ..base.labels.families import ID, families
 from ..base.loops.trips import multiplicity
 from ..base.table import per_module, table
+from ..flops.flops import count_work
 
 if TYPE_CHECKING:
     from ...hlo import Module
 
 _UNKNOWN_TRIPS = 8.0
-_PER_ELEMENT = ("elementwise", "reduction", "linear_algebra")
-_ADD = 0.5  # of a product's multiplication and addition
-_KERNEL = 128.0  # products a kernel may do with each element
+_KERNEL = 256.0  # FLOPs that a kernel may do with each element
 
 
 @per_module
 def work(module: Module) -> NDArray[np.float64]:
     """One row per instruction: its own arithmetic, without that of what it calls."""
     t = table(module)
-    family = families(module)
-    products = np.isin(family, [ID["matmul"], ID["convolution"], ID["custom_call"]])
-    products &= t.by_opcode(lambda o: o not in ("fusion", "call") and "async" not in o, bool)
-    runs = _runs(module)[t.computation]
+    counted = count_work(module)
+    out = counted.flops + counted.transcendentals
     elements = _elements(module)
-    offsets, values, shape = t.operands.offsets, t.operands.values, t.shape
-    of_shape = _of_shape(module)
-    out = np.zeros(len(shape), np.float64)
-    for i in np.flatnonzero(products).tolist():
-        sizes = [of_shape[shape[o]] for o in values[offsets[i] : offsets[i + 1]][:2].tolist()]
-        mine = of_shape[shape[i]]
-        if family[i] == ID["custom_call"]:
-            done = _KERNEL * (mine + sum(sizes))
-        else:
-            done = math.sqrt(mine * math.prod(sizes)) if sizes else 0.0
-        out[i] = done * runs[i]
-    rows = np.flatnonzero(np.isin(family, [ID[name] for name in _PER_ELEMENT]))
-    reads = rows[t.operands.counts[rows] > 0]
-    done = elements.copy()  # a reduction takes more than it gives
-    done[reads] = np.maximum(elements[reads], elements[values[offsets[reads]]])
-    out[rows] += _ADD * done[rows] * runs[rows]
+    offsets, values = t.operands.offsets, t.operands.values
+    for i in np.flatnonzero(np.isnan(out)).tolist():
+        read = elements[values[offsets[i] : offsets[i + 1]][:2]].sum()
+        out[i] = _KERNEL * (elements[i] + read)
+    out *= _runs(module)[t.computation]
     return out
 
 

@@ -18,7 +18,7 @@ from ...hlo.walk import Position
 from ..base.loops.branches import most_runs_a_trip
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
-from ..cost.flops.calls import accesses_nothing
+from ..flops.calls import accesses_nothing
 from ..text.results import Row
 
 LAYOUT, LIVE, LOOP, ALIAS, SPACE, UNKNOWN = (

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ...hlo import Module, Shape, Target
 from ...hlo.opcodes import BRANCHES, LITERALS, LOOPS
 from ..base.memory_spaces import HOST, MAIN, main_spaces, space_name
-from ..cost.flops.elementwise import ELEMENTWISE
+from ..flops.elementwise import ELEMENTWISE
 from ..cost.runs import Role
 from ..text.results import Row
 from .limits import HEAP_PLACE_BYTES

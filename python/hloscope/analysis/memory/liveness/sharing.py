@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ....hlo import Instruction
 from ...base.memory_spaces import VMEM
-from ...cost.flops.elementwise import ELEMENTWISE, TRANSCENDENTAL
+from ...flops.elementwise import ELEMENTWISE, TRANSCENDENTAL
 from .liveness import Liveness
 from .values import TEMP
 

@@ -1,9 +1,9 @@
 """FLOPs of every instruction, counted as XLA's ``HloCostAnalysis`` counts them.
 
 One pass gives columns over ``module.instructions``. A value is for one execution of the
-instruction itself, without called computations; ``cost.py`` adds those and multiplies by trip
+instruction itself, without called computations; ``cost`` adds those and multiplies by trip
 counts. NaN means unknown: a custom call without a known cost, an opcode that is not in the
-tables of flops_*.py, a dump cut off before the operands.
+tables beside this file, a dump cut off before the operands.
 
     dot           2 · output elements · contracted elements
     convolution   2 · valid (kernel, output) positions · input features / groups · output features
@@ -24,9 +24,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo import Computation, Instruction, Module, Shape
-from ....hlo.collective_kinds import KINDS
-from ...base.collectives.async_opcodes import produced, wrapped
+from ...hlo import Computation, Instruction, Module, Shape
+from ...hlo.collective_kinds import KINDS
+from ..base.collectives.async_opcodes import produced, wrapped
+from ..base.table import per_module
 from .calls import (
     CONVOLUTION_CALLS,
     author_estimate,
@@ -72,6 +73,7 @@ def _multiplied(i: Instruction) -> Shape | None:
     return next(iter(floats or shapes), None)
 
 
+@per_module
 def count_work(module: Module) -> Work:
     """Count the work of one execution of each instruction, without called computations."""
     return _FlopCounter(module).work()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....hlo import Instruction, Shape
+from ...hlo import Instruction, Shape
 
 # Custom calls that only mark, place or allocate.
 FREE_CALLS = frozenset(

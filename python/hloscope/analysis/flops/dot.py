@@ -6,7 +6,7 @@ import math
 import re
 from functools import lru_cache
 
-from ....hlo import Instruction, Shape
+from ...hlo import Instruction, Shape
 
 _CONTRACTING = re.compile(r"\blhs_contracting_dims=\{([\d,\s]*)\}")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....hlo.collective_kinds import KINDS
-from ....hlo.opcodes import OPCODES, Effect, that, with_halves
+from ...hlo.collective_kinds import KINDS
+from ...hlo.opcodes import OPCODES, Effect, that, with_halves
 
 TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log "

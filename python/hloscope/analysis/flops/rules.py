@@ -9,8 +9,8 @@ import math
 import re
 from typing import Any
 
-from ....hlo import Instruction, Shape
-from ....hlo.collective_kinds import KINDS
+from ...hlo import Instruction, Shape
+from ...hlo.collective_kinds import KINDS
 from .calls import window_attributes
 
 _SIZES = re.compile(r"\bsize=([\dx]+)")

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ....hlo import Shape
+from ...hlo import Shape
 
 _LABELS = re.compile(r"\bdim_labels=([\da-z?]+)_([\da-z?]+)->([\da-z?]+)")
 _WINDOW = re.compile(r"\bwindow=\{([^}]*)\}")

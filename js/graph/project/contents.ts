@@ -1,0 +1,172 @@
+/** What a closed box holds, in the names that its parts would have: "embed, layer ×6, logits". */
+import { Flag } from "../../view.ts";
+import { type Flow, Hidden } from "./flow.ts";
+import { worthOf } from "./openness.ts";
+import type { Tree } from "./tree.ts";
+import { boxLabel, stackLabel } from "./words.ts";
+
+interface Part {
+  name: string;
+  times: number;
+  /** Share of the program's work. */
+  work: number;
+  parts: Part[];
+}
+
+/** A part with so much of the work around it has its own parts named. */
+const MOST_OF_IT = 0.5;
+const DEEPEST = 3;
+/** A statement is a part beside calls if it has this share of the work around it. */
+const WORKS = 0.05;
+/** Names are no longer than this, in letters. */
+const LONGEST = 22;
+/** A variable's name says something from more letters than this. */
+const SHORTEST = 2;
+
+/**
+ * The parts of a container as lines of text, each of which `fits`; at most so many of them. Parts
+ * with the least work are left out first. Empty where no part has a name of its own.
+ */
+export function contentLines(
+  tree: Tree,
+  flow: Flow,
+  node: number,
+  most: number,
+  fits: (line: string) => boolean,
+): string[] {
+  const parts = partsOf(tree, flow, bodyOf(tree, node), 0);
+  for (let left = false; parts.length > 0; left = true) {
+    const lines = wrapped(words(parts) + (left ? " …" : ""), fits);
+    if (lines.length <= most && lines.every(fits)) return lines;
+    dropLightest(parts);
+  }
+  return [];
+}
+
+function partsOf(tree: Tree, flow: Flow, node: number, depth: number): Part[] {
+  const { model } = tree;
+  const { offsets, values } = model.fold.members;
+  const out: Part[] = [];
+  const stacks = new Map<number, Part>();
+  const whole = worthOf(tree, node);
+  const group = tree.groupOf(node);
+  const kind = group >= 0 ? model.groupKind(group) : "";
+  for (let e = tree.childOffsets[node]; e < tree.childOffsets[node + 1]; e++) {
+    const v = tree.children[e];
+    if (v < tree.instructions && flow.hidden[v] !== Hidden.No) continue;
+    const at = tree.isGroup(v) ? tree.memberAt[v - tree.instructions] : -1;
+    const fold = at >= 0 ? tree.foldAt[at] : -1;
+    const work = worthOf(tree, v);
+    const known = fold >= 0 ? stacks.get(fold) : undefined;
+    if (known) {
+      known.work += work;
+      continue;
+    }
+    const label =
+      fold >= 0 ? stackLabel(tree, offsets[fold], offsets[fold + 1]) : boxLabel(tree, v);
+    const name = nameOf(tree, v, label, kind);
+    const call = callOrLoop(tree, v);
+    if (!name || (!call && kind !== "section" && work < WORKS * whole)) continue;
+    const times = fold >= 0 ? offsets[fold + 1] - offsets[fold] : 1;
+    const inner = fold >= 0 ? tree.node(values[offsets[fold]]) : bodyOf(tree, v);
+    const part: Part = { name, times, work, parts: [] };
+    if (fold >= 0) stacks.set(fold, part);
+    const before = out.at(-1);
+    if (before?.name === name) {
+      before.times += times;
+      before.work += work;
+      continue;
+    }
+    if (depth + 1 < DEEPEST && tree.canOpen(v) && whole > 0) {
+      part.parts = partsOf(tree, flow, inner, depth + 1);
+    }
+    out.push(part);
+  }
+  for (const part of out) if (part.work < MOST_OF_IT * whole) part.parts = [];
+  return out;
+}
+
+function callOrLoop(tree: Tree, node: number): boolean {
+  if (node < tree.instructions) return tree.model.opcode(node) === "while";
+  return tree.model.groupKind(node - tree.instructions) !== "component";
+}
+
+/** The body of a loop that has a condition beside it; else the node itself. */
+function bodyOf(tree: Tree, node: number): number {
+  if (node >= tree.instructions) return node;
+  for (let e = tree.childOffsets[node]; e < tree.childOffsets[node + 1]; e++) {
+    const v = tree.children[e];
+    if (tree.isGroup(v) && tree.model.groupKind(v - tree.instructions) === "body") return v;
+  }
+  return node;
+}
+
+/**
+ * The part's name; "" for what has none but those of operations. Single statements are named where
+ * they are all there is, in a section of small operations, and where they are products.
+ */
+function nameOf(tree: Tree, node: number, label: string, among: string): string {
+  const { model } = tree;
+  const opcode = node < tree.instructions ? model.opcode(node) : "";
+  const group = tree.groupOf(node);
+  const kind = group >= 0 ? model.groupKind(group) : "";
+  if (kind === "section" || kind === "reducer" || kind === "condition") return "";
+  const works = !opcode || opcode === "while" || model.has(node, Flag.Landmark);
+  if (!works && !(among === "section" && model.code(node))) return "";
+  if (OF_OPERATIONS.test(label) || opcodesOf(tree).has(label.split(" ")[0])) return "";
+  const plain = label
+    .replace(/[\W_]*\[\d[^\]]*\]/, "")
+    .replace(/(, line)? \d+(?=\/|$)/g, "")
+    .replace(/\/.*/, "");
+  const [, target, value] = /^([\w., ]+) = (.*)/.exec(plain) ?? ["", plain, plain];
+  const says = target.length > SHORTEST && !target.includes(", ");
+  if (says) return target.length > LONGEST ? `${target.slice(0, LONGEST - 1)}…` : target;
+  return value.length > LONGEST ? "" : value;
+}
+
+/** "sqrt·divide·maximum f32[8]" and "fusion add": what operations do, not what they are for. */
+const OF_OPERATIONS = /^[a-z-]+(·[a-z-]+)+( |$)/;
+const opcodes = new WeakMap<Tree, Set<string>>();
+function opcodesOf(tree: Tree): Set<string> {
+  let found = opcodes.get(tree);
+  if (!found) {
+    found = new Set<string>();
+    for (let i = 0; i < tree.instructions; i++) found.add(tree.model.opcode(i));
+    found.delete("call");
+    opcodes.set(tree, found);
+  }
+  return found;
+}
+
+function words(parts: Part[]): string {
+  return parts
+    .map(({ name, times, parts: inner }) => {
+      const often = times > 1 ? `${name} ×${times}` : name;
+      return inner.length > 0 ? `${often} (${words(inner)})` : often;
+    })
+    .join(", ");
+}
+
+/** Takes away the part with the least work that has no parts of its own. */
+function dropLightest(parts: Part[]): void {
+  let from = parts;
+  let least: Part | null = null;
+  const visit = (list: Part[]): void => {
+    for (const part of list) {
+      if (part.parts.length > 0) visit(part.parts);
+      else if (!least || part.work < least.work) [from, least] = [list, part];
+    }
+  };
+  visit(parts);
+  if (least) from.splice(from.indexOf(least), 1);
+}
+
+function wrapped(text: string, fits: (line: string) => boolean): string[] {
+  const out: string[] = [];
+  for (const piece of text.split(/(?<=, )/)) {
+    const last = out.at(-1);
+    if (last !== undefined && fits((last + piece).trimEnd())) out[out.length - 1] = last + piece;
+    else out.push(piece);
+  }
+  return out.map((line) => line.trimEnd());
+}

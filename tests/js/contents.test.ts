@@ -1,0 +1,96 @@
+import { describe, expect, test } from "vitest";
+import { contentLines } from "../../js/graph/project/contents.ts";
+import { buildFlow } from "../../js/graph/project/flow.ts";
+import { Tree } from "../../js/graph/project/tree.ts";
+import { buildModel, loop, type ModuleSpec, transformer } from "./fixtures.ts";
+
+/** Lines of no more than `letters` letters on what the group of a program holds. */
+function lines(spec: ModuleSpec, group: number, letters = 99, most = 1): string[] {
+  const model = buildModel(spec);
+  const tree = new Tree(model);
+  const fits = (line: string): boolean => line.length <= letters;
+  return contentLines(tree, buildFlow(model, false), tree.node(group), most, fits);
+}
+
+/** A model of calls, each with a product in it, with their shares of the work. */
+function calls(given: [name: string, worth: number][]): ModuleSpec {
+  const groups = given.map(([label, worth]) => ({
+    parent: 2,
+    kind: "scope" as const,
+    label,
+    worth,
+  }));
+  return {
+    groups: [
+      { parent: -1, kind: "module", label: "m", worth: 1 },
+      { parent: 0, kind: "entry", label: "e", worth: 1 },
+      { parent: 1, kind: "scope", label: "model", worth: 1 },
+      ...groups,
+    ],
+    instructions: given.map(([name], k) => ({
+      name,
+      opcode: "dot",
+      group: 3 + k,
+      family: "matmul",
+    })),
+    computations: [{ name: "main", root: given.length - 1, group: 1 }],
+  };
+}
+
+describe("what a closed box holds", () => {
+  test("its calls in their order; operations have no name", () => {
+    expect(
+      lines(
+        calls([
+          ["embed", 0.1],
+          ["decode, line 7", 0.9],
+        ]),
+        2,
+      ),
+    ).toEqual(["embed, decode"]);
+    expect(lines(calls([["sqrt·divide", 1]]), 2)).toEqual([]);
+  });
+  test("calls of one name are counted", () => {
+    const spec = calls([
+      ["block", 0.3],
+      ["block", 0.3],
+      ["head", 0.4],
+    ]);
+    expect(lines(spec, 2)).toEqual(["block ×2, head"]);
+    expect(lines(transformer(3, 8), 2)).toEqual(["layer ×3"]);
+  });
+  test("what has most of the work says what is in it", () => {
+    const spec = calls([
+      ["embed", 0.1],
+      ["block", 0.9],
+    ]);
+    spec.groups.push({ parent: 4, kind: "scope", label: "attention", worth: 0.9 });
+    spec.instructions[1].group = 5;
+    expect(lines(spec, 2)).toEqual(["embed, block (attention)"]);
+  });
+  test("a loop says how often it runs", () => {
+    const spec = loop();
+    spec.groups[1].worth = spec.groups[2].worth = 1;
+    spec.instructions[1].label = "step ×7";
+    expect(lines(spec, 1)).toEqual(["step ×7"]);
+    spec.instructions[1].label = "while ×7"; // a library's
+    expect(lines(spec, 1)).toEqual([]);
+  });
+  test("where there is no room the parts with least work are left out, and that is said", () => {
+    const spec = calls([
+      ["embedding", 0.1],
+      ["encoder", 0.5],
+      ["decoder", 0.4],
+    ]);
+    expect(lines(spec, 2, 20)).toEqual(["encoder, decoder …"]);
+    expect(lines(spec, 2, 12)).toEqual(["encoder …"]);
+    expect(lines(spec, 2, 12, 3)).toEqual(["embedding,", "encoder,", "decoder"]);
+    expect(lines(spec, 2, 5)).toEqual([]);
+  });
+  test("a statement is called after the variable that it sets, if that says something", () => {
+    const of = (label: string): string[] => lines(calls([[label, 1]]), 2);
+    expect(of("scores = q @ k")).toEqual(["scores"]);
+    expect(of("x = gelu(x)")).toEqual(["gelu(x)"]);
+    expect(of("x = gelu(dense(x, weights[0], bias[0]))")).toEqual([]);
+  });
+});
