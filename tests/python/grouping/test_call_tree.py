@@ -142,6 +142,39 @@ def test_passes_are_below_the_call_that_is_differentiated(read: Any) -> None:
 
 
 @BOTH
+def test_what_is_recomputed_in_a_loop_is_in_the_pass_that_calls_it(read: Any) -> None:
+    """The trace of the second block has no frame of ``micro``, ``loss`` or ``extra``."""
+
+    def block(x: jax.Array, p: Any) -> Any:
+        return x + expert(p, x), None
+
+    def extra(params: Any, x: jax.Array) -> jax.Array:
+        return jnp.square(norm(jax.checkpoint(block)(x @ params["out"], params["extra"])[0])).mean()
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        x, _ = jax.lax.scan(jax.checkpoint(block), x @ params["in"], params["layers"])
+        return jnp.square(x).mean() + extra(params, x)
+
+    def accumulate(params: Any, batches: jax.Array) -> Any:
+        def micro(grads: Any, x: jax.Array) -> Any:
+            return jax.tree.map(jnp.add, grads, jax.grad(loss)(params, x)), None
+
+        return jax.lax.scan(micro, jax.tree.map(jnp.zeros_like, params), batches)[0]
+
+    dense = DENSE["dense"]
+    params = {"in": w(16, 32), "out": w(32, 32), "extra": dense}
+    params["layers"] = {k: w(6, *v.shape) for k, v in dense.items()}
+    tree = group_tree(read(accumulate, params, w(4, 24, 16)))
+
+    def path(g: int) -> list[str]:
+        return [*path(around(tree, g)), tree.label[g]] if g >= 0 else []
+
+    found = [path(g)[2:5] for g, name in enumerate(tree.label) if name.startswith("block")]
+    assert ["micro", "forward · loss", "extra"] in found
+    assert all(len(p) > 2 for p in found)  # none stands in the loop by itself
+
+
+@BOTH
 def test_two_calls_of_one_function_have_names_of_their_own(read: Any) -> None:
     def loss(policy: Any, reference: Any, x: jax.Array) -> jax.Array:
         a = model(policy, x)

@@ -130,6 +130,7 @@ class _Builder:
         self.module = module
         self.t: Table = table(module)
         self.phase = phases(module)
+        self.loops: list[set[int]] | None = None
 
     def build(self) -> CallTree | None:
         t = self.t
@@ -153,7 +154,7 @@ class _Builder:
         jitted = [_jitted(n, functions) for n in t.places]
         self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
         pieces = own
-        own = self._within_definers(self._whole(own))
+        own = self._within_definers(self._without_gaps(self._whole(own)))
         self.completed = own != pieces  # their names lack the passes as well
         self._without_others(own)
         self._traced_elsewhere(own, jitted)
@@ -295,6 +296,58 @@ class _Builder:
         to[-1] = -1
         to[list(moved)] = list(moved.values())
         return np.asarray(to[own])
+
+    def _without_gaps(self, own: Ints) -> Ints:
+        """``own`` with the calls between two that others have between them.
+
+        What ``jax.checkpoint`` wraps in a loop's body seems to be called by what calls the loop:
+        ``block`` at the line where ``scan`` is asked to run ``micro``, which calls ``loss`` and
+        this ``block``. Of several such calls it is the one in equally many loops, else what all
+        have in common.
+        """
+        if self.exact:
+            return own
+        at_place: dict[tuple[Stack, tuple[int, int]], list[int]] = defaultdict(list)
+        for k, (stack, _) in enumerate(self.stacks):
+            for n, c in enumerate(stack[1:], 1):
+                at_place[stack[:n], c.at].append(k)
+        known = {place: k for k, place in enumerate(self.stacks)}
+        to = np.arange(len(self.stacks) + 1)
+        to[-1] = -1
+        for (before, _), all_ in at_place.items():
+            n = len(before)
+            first = {_of(self.stacks[k][0][n]) for k in all_}
+            if len(first) < 2:
+                continue
+            below: dict[tuple[str, str], dict[Stack, set[int]]] = {f: {} for f in first}
+            for k in all_:
+                stack = self.stacks[k][0]
+                for m, c in enumerate(stack[n + 1 :], n + 1):
+                    if _of(c) in first and _of(c) != _of(stack[n]):
+                        below[_of(c)].setdefault(stack[: m + 1], set()).update(self._loops(own)[k])
+            for k in all_:
+                stack, line = self.stacks[k]
+                found = below[_of(stack[n])]
+                alike = [s for s, loops in found.items() if loops & self._loops(own)[k]]
+                if not found or to[k] != k:
+                    continue
+                whole = alike[0] if len(alike) == 1 else _shared(alike or list(found))
+                place = (whole + stack[n + 1 :] if len(alike) == 1 else (*whole, *stack[n:]), line)
+                if place not in known:
+                    known[place] = len(self.stacks)
+                    self.stacks.append(place)
+                to[k] = known[place]
+        return np.asarray(to[own])
+
+    def _loops(self, own: Ints) -> list[set[int]]:
+        """For each stack, how many loops its operations are in, by their names."""
+        if self.loops is None:
+            count = np.array([name.count("while/") for name in self.t.places])
+            self.loops = [set() for _ in self.stacks]
+            for k, loops in set(zip(own.tolist(), count[self.t.place].tolist(), strict=True)):
+                if k >= 0:
+                    self.loops[k].add(loops)
+        return self.loops
 
     def _within_definers(self, own: Ints) -> Ints:
         """``own`` with the calls around functions that are defined inside of another one.

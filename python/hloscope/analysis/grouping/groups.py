@@ -431,7 +431,11 @@ class _TreeBuilder:
                 again = _without_remat(path)
                 if len(common([again, base])) == len(base):
                     return (REMAT, *again[len(base) :])
-            return ()  # with frames of another call: what jax traced once for all who call it
+            # with frames of another call, or without some: what jax traced once for all who call it
+            left = [_last_name((name,)) for name in base[shared:]]
+            rest = path[shared:]
+            known = [n for n, name in enumerate(rest, 1) if _last_name((name,)) in left]
+            return rest[known[-1] if known else 0 :]
         return without_loops(relative(path, base))
 
     def _trie_node(self, trie: dict[Path, Node], path: Path, top: Node, base: Path) -> Node:
