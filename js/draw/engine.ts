@@ -61,7 +61,7 @@ const HOPELESS = 0.6;
  * layers of another one. A level that holds nearly all of the work around it is none.
  */
 const DEEPER = 0.5;
-const NEARLY_ALL = 0.8;
+const NEARLY_ALL = 0.7;
 /** The same for a group of operations alone, whose name says most of it. */
 const NO_CALLS = 0.25;
 /** A group of less than this share of the work of one that does not fit stays closed beside it. */

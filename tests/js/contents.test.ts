@@ -52,8 +52,8 @@ describe("what a closed box holds", () => {
   });
   test("calls of one name are counted", () => {
     const spec = calls([
-      ["block", 0.3],
-      ["block", 0.3],
+      ["block, line 4", 0.3],
+      ["block, line 5", 0.3],
       ["head", 0.4],
     ]);
     expect(lines(spec, 2)).toEqual(["block ×2, head"]);
@@ -68,13 +68,20 @@ describe("what a closed box holds", () => {
     spec.instructions[1].group = 5;
     expect(lines(spec, 2)).toEqual(["embed, block (attention)"]);
   });
+  test("how often something runs is said before where it is", () => {
+    const spec = calls([["solve", 0.9]]);
+    spec.groups.push({ parent: 3, kind: "scope", label: "iteration ×300", worth: 0.9 });
+    spec.instructions[0].group = 4;
+    expect(lines(spec, 2)).toEqual(["solve (iteration ×300)"]);
+    expect(lines(spec, 2, 16)).toEqual(["iteration ×300 …"]);
+  });
   test("a loop says how often it runs", () => {
     const spec = loop();
     spec.groups[1].worth = spec.groups[2].worth = 1;
     spec.instructions[1].label = "step ×7";
     expect(lines(spec, 1)).toEqual(["step ×7"]);
     spec.instructions[1].label = "while ×7"; // a library's
-    expect(lines(spec, 1)).toEqual([]);
+    expect(lines(spec, 1)).toEqual(["loop ×7"]);
   });
   test("where there is no room the parts with least work are left out, and that is said", () => {
     const spec = calls([

@@ -7,7 +7,10 @@ import { boxLabel, stackLabel } from "./words.ts";
 
 interface Part {
   name: string;
-  times: number;
+  /** Calls of that name that are told apart: by numbers, lines or arguments. */
+  calls: Set<string>;
+  /** Members of stacks of that name. */
+  members: number;
   /** Share of the program's work. */
   work: number;
   parts: Part[];
@@ -51,6 +54,15 @@ function partsOf(tree: Tree, flow: Flow, node: number, depth: number): Part[] {
   const whole = worthOf(tree, node);
   const group = tree.groupOf(node);
   const kind = group >= 0 ? model.groupKind(group) : "";
+  const add = (part: Part): void => {
+    const before = out.find((p) => p.name === part.name);
+    if (!before) out.push(part);
+    else {
+      for (const call of part.calls) before.calls.add(call);
+      before.members += part.members;
+      before.work += part.work;
+    }
+  };
   for (let e = tree.childOffsets[node]; e < tree.childOffsets[node + 1]; e++) {
     const v = tree.children[e];
     if (v < tree.instructions && flow.hidden[v] !== Hidden.No) continue;
@@ -62,28 +74,33 @@ function partsOf(tree: Tree, flow: Flow, node: number, depth: number): Part[] {
       known.work += work;
       continue;
     }
-    const label =
-      fold >= 0 ? stackLabel(tree, offsets[fold], offsets[fold + 1]) : boxLabel(tree, v);
-    const name = nameOf(tree, v, label, kind);
-    const call = callOrLoop(tree, v);
-    if (!name || (!call && kind !== "section" && work < WORKS * whole)) continue;
-    const times = fold >= 0 ? offsets[fold + 1] - offsets[fold] : 1;
-    const inner = fold >= 0 ? tree.node(values[offsets[fold]]) : bodyOf(tree, v);
-    const part: Part = { name, times, work, parts: [] };
-    if (fold >= 0) stacks.set(fold, part);
-    const before = out.at(-1);
-    if (before?.name === name) {
-      before.times += times;
-      before.work += work;
+    if (isBranching(tree, v)) {
+      for (const part of partsOf(tree, flow, v, depth)) add(part);
       continue;
     }
-    if (depth + 1 < DEEPEST && tree.canOpen(v) && whole > 0) {
-      part.parts = partsOf(tree, flow, inner, depth + 1);
-    }
-    out.push(part);
+    const label =
+      fold >= 0
+        ? stackLabel(tree, offsets[fold], offsets[fold + 1]).replace(/[\W_]*\[.*/, "")
+        : boxLabel(tree, v);
+    const name = nameOf(tree, v, label, kind);
+    if (!name || (!callOrLoop(tree, v) && kind !== "section" && work < WORKS * whole)) continue;
+    const inner = fold >= 0 ? tree.node(values[offsets[fold]]) : bodyOf(tree, v);
+    const calls = new Set(fold < 0 && label !== name ? [label] : []);
+    const members = fold >= 0 ? offsets[fold + 1] - offsets[fold] : 0;
+    const deep = depth + 1 < DEEPEST && tree.canOpen(v) && whole > 0;
+    const parts = deep ? partsOf(tree, flow, inner, depth + 1) : [];
+    const part = { name, calls, members, work, parts };
+    if (fold >= 0) stacks.set(fold, part);
+    add(part);
   }
   for (const part of out) if (part.work < MOST_OF_IT * whole) part.parts = [];
   return out;
+}
+
+/** A conditional, or a branch of one: what is in it is said as if it stood beside it. */
+function isBranching(tree: Tree, node: number): boolean {
+  if (node < tree.instructions) return tree.model.opcode(node) === "conditional";
+  return tree.isGroup(node) && tree.model.groupKind(node - tree.instructions) === "branch";
 }
 
 function callOrLoop(tree: Tree, node: number): boolean {
@@ -113,6 +130,7 @@ function nameOf(tree: Tree, node: number, label: string, among: string): string 
   if (kind === "section" || kind === "reducer" || kind === "condition") return "";
   const works = !opcode || opcode === "while" || model.has(node, Flag.Landmark);
   if (!works && !(among === "section" && model.code(node))) return "";
+  if (opcode === "while" && label.startsWith("while ×")) return label.replace("while", "loop");
   if (OF_OPERATIONS.test(label) || opcodesOf(tree).has(label.split(" ")[0])) return "";
   const plain = label
     .replace(/[\W_]*\[\d[^\]]*\]/, "")
@@ -140,25 +158,45 @@ function opcodesOf(tree: Tree): Set<string> {
 
 function words(parts: Part[]): string {
   return parts
-    .map(({ name, times, parts: inner }) => {
-      const often = times > 1 ? `${name} ×${times}` : name;
-      return inner.length > 0 ? `${often} (${words(inner)})` : often;
+    .map((part) => {
+      const often = timesOf(part) > 1 ? `${part.name} ×${timesOf(part)}` : part.name;
+      return part.parts.length > 0 ? `${often} (${words(part.parts)})` : often;
     })
     .join(", ");
 }
 
-/** Takes away the part with the least work that has no parts of its own. */
+function timesOf(part: Part): number {
+  return part.calls.size + part.members;
+}
+
+/** Whether it says how often something runs. */
+function isCounted(part: Part): boolean {
+  return timesOf(part) > 1 || part.name.includes("×");
+}
+
+/**
+ * Takes away the part with the least work that has no parts of its own. Where that is all that a
+ * part holds, and counted, it takes the part's place: "solve (iteration ×300)" is "iteration ×300".
+ */
 function dropLightest(parts: Part[]): void {
-  let from = parts;
   let least: Part | null = null;
-  const visit = (list: Part[]): void => {
-    for (const part of list) {
-      if (part.parts.length > 0) visit(part.parts);
-      else if (!least || part.work < least.work) [from, least] = [list, part];
+  let path: Part[][] = [];
+  const visit = (lists: Part[][]): void => {
+    for (const part of lists[lists.length - 1]) {
+      if (part.parts.length > 0) visit([...lists, part.parts]);
+      else if (!least || part.work < least.work) [least, path] = [part, lists];
     }
   };
-  visit(parts);
-  if (least) from.splice(from.indexOf(least), 1);
+  visit([parts]);
+  if (!least) return;
+  const alone = path.findIndex((list, k) => k > 0 && list.length === 1);
+  const above = alone > 0 ? path[alone - 1].find((p) => p.parts === path[alone]) : undefined;
+  if (above && isCounted(least) && !isCounted(above)) {
+    path[alone - 1].splice(path[alone - 1].indexOf(above), 1, path[alone][0]);
+  } else {
+    const from = path[path.length - 1];
+    from.splice(from.indexOf(least), 1);
+  }
 }
 
 function wrapped(text: string, fits: (line: string) => boolean): string[] {

@@ -148,8 +148,9 @@ export class ItemWriter {
       let width = Math.max(48, m.width(label, M.LABEL_SIZE) + 20 + sign);
       // The shape is shown at high zoom, in letters of about half the size.
       width = Math.max(width, Math.min(120, m.width(sub, M.SHAPE_SIZE) + 14));
-      const loop = node < this.tree.instructions && this.tree.model.opcode(node) === "while";
-      const lines = loop ? this.summaryOf(node, this.isSmall(node, 1)).lines : [];
+      const opcode = node < this.tree.instructions ? this.tree.model.opcode(node) : "";
+      const holds = opcode === "while" || opcode === "conditional";
+      const lines = holds ? this.summaryOf(node, this.isSmall(node, 1)).lines : [];
       for (const line of lines) width = Math.max(width, m.width(line, M.SUB_SIZE) + 22);
       const own = lines.length > 0 ? named.filter((c) => !isInput(c.kind)) : named;
       const chips = this.fitting(own, Math.max(width, CHIPS_ROOM) - CHIPS_PAD);

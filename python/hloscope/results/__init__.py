@@ -15,7 +15,6 @@ from ..analysis.comms.collectives import Collectives
 from ..analysis.comms.sharding import Shardings, Transition
 from ..analysis.cost.cost import Cost, InstructionCost
 from ..analysis.cost.counts import XlaComparison
-from ..analysis.flops.flops import Work
 from ..analysis.cost.roofline.roofline import Roofline
 from ..analysis.cost.roofline.transfers import Transfer
 from ..analysis.cost.runs import Runs
@@ -25,6 +24,7 @@ from ..analysis.diff.measured import MeasuredChange, MeasuredDiff
 from ..analysis.diff.result import Diff
 from ..analysis.findings.finding import Costliest, Finding, Findings, Headline
 from ..analysis.findings.proof import Proof
+from ..analysis.flops.flops import Work
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
 from ..analysis.memory.audit import Donation, ParameterCopy

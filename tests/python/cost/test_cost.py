@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from corpus.programs import PROGRAMS
 from hloscope.analysis.cost.cost import estimate
-from hloscope.analysis.flops.convolution import valid_positions
 from hloscope.analysis.cost.roofline.roofline import transfer_time
 from hloscope.analysis.cost.roofline.torus import torus, torus_axes
 from hloscope.analysis.cost.roofline.transfers import ring
+from hloscope.analysis.flops.convolution import valid_positions
 from hloscope.hardware import find
 from hloscope.hlo import Device, Target
 from hypothesis import given, settings

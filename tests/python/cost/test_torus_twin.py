@@ -8,8 +8,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hloscope.analysis.flops.convolution import valid_positions
 from hloscope.analysis.cost.roofline.torus import torus_axes
+from hloscope.analysis.flops.convolution import valid_positions
 from hloscope.hlo import Device, Target
 from hloscope.hlo.shardings.devices import DeviceGroups
 

@@ -174,6 +174,28 @@ def test_what_is_recomputed_in_a_loop_is_in_the_pass_that_calls_it(read: Any) ->
     assert all(len(p) > 2 for p in found)  # none stands in the loop by itself
 
 
+def test_what_xla_moves_out_of_a_loop_is_no_layer() -> None:
+    """Angles and a mask are the same in each turn: XLA makes them once, before the loop."""
+
+    def layer(x: jax.Array, p: Any) -> Any:
+        mask = jnp.tril(jnp.ones((24, 24), bool)) & (jnp.arange(24)[:, None] - jnp.arange(24) < 9)
+        scale = 1.0 / jnp.power(10000.0, jnp.arange(0, 32, 2) / 32.0)
+        angle = jnp.concatenate([jnp.sin(jnp.arange(24.0)[:, None] * scale)] * 2, -1)
+        x = x * angle
+        a = jax.nn.softmax(jnp.where(mask, x @ p["q"] @ x.T, -1e9)) @ x
+        return jnp.tanh(a @ p["o"]), None
+
+    def run(params: Any, x: jax.Array) -> jax.Array:
+        x, _ = jax.lax.scan(layer, jnp.square(norm(x @ params["in"])), params["layers"])
+        return expert(params["head"], norm(x)).mean()
+
+    layers = {"q": w(6, 32, 32), "o": w(6, 32, 32)}
+    params = {"in": w(16, 32), "head": DENSE["dense"], "layers": layers}
+    names = set(outline(dump(run, params, w(24, 16))))
+    assert {"layer ×6", "layer, outside its loop"} <= names
+    assert "layer" not in names
+
+
 @BOTH
 def test_two_calls_of_one_function_have_names_of_their_own(read: Any) -> None:
     def loss(policy: Any, reference: Any, x: jax.Array) -> jax.Array:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hloscope.analysis.comms.collectives import collectives
 from hloscope.analysis.cost.bytes_accessed import bytes_accessed
-from hloscope.analysis.flops.convolution import convolution_flops, valid_positions
 from hloscope.analysis.cost.roofline.torus import assumed_axes, assumed_slice, torus_axes
+from hloscope.analysis.flops.convolution import convolution_flops, valid_positions
 from hloscope.hardware import find
 from hloscope.hlo import Device, Target
 from hloscope.hlo.shape import parse_shape

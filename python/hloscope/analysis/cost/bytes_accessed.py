@@ -29,8 +29,8 @@ from ..base.collectives.async_opcodes import produced, wrapped
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import storage_bytes
 from ..base.table import Table, table
-from .assumptions import IMMEDIATE_ELEMENTS
 from ..flops.calls import accesses_nothing, author_estimate
+from .assumptions import IMMEDIATE_ELEMENTS
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

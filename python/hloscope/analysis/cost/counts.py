@@ -26,10 +26,10 @@ from ..base.collectives.async_opcodes import wrapped
 from ..base.loops.trips import runs_at_least_once
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import per_devices, table
+from ..flops.flops import Work, count_work
 from ..text.results import Row
 from .assumptions import FLOPS_PER_BYTE_OF_BRANCH, UNKNOWN_CYCLES
 from .bytes_accessed import bytes_accessed
-from ..flops.flops import Work, count_work
 from .roofline.executed import find_transfers
 from .roofline.transfers import Transfer
 from .runs import (

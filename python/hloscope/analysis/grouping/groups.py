@@ -52,7 +52,7 @@ from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .in_turn import put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
-from .loose import SMALL, Walk, gather_flat, gather_minor, recount
+from .loose import SMALL, Parts, Walk, gather_flat, gather_minor, recount
 from .outline import outline
 from .statements import gather_statements
 from .work import shares
@@ -89,6 +89,7 @@ _ROLE_KINDS = {
     "true_computation": "branch",
     "false_computation": "branch",
 }
+_NO_LINE = f"{AT_LINE}0:0"  # of a piece whose caller is unknown
 _CALLERS = opcodes.DIRECT_CALLS - opcodes.FUSIONS | {"map", "custom-call"}
 
 
@@ -308,10 +309,10 @@ class _TreeBuilder:
         return self.own_loops | self.calls_something
 
     @cached_property
-    def light(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Instructions that do little and are no loop: without products, and with them."""
+    def parts(self) -> Parts:
         little = (shares(self.module) < SMALL) & ~self.own_loops
-        return little & ~self.products, little
+        lights = little & ~self.products, little
+        return Parts(lights, self.own_loops, self.moved_out, self.run_by_loops)
 
     @cached_property
     def products(self) -> NDArray[np.bool_]:
@@ -462,6 +463,7 @@ class _TreeBuilder:
                 cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
             nodes.extend(node.children)
         if self.outline.by_calls:  # what is beside calls is gathered before it is cut
+            self._name_pieces(nodes)
             self._gather_statements(top, [n for n in nodes if n.children or self._runs(n)])
             self._gather_beside_calls(top, nodes)
             nodes = list(within(top))
@@ -474,6 +476,16 @@ class _TreeBuilder:
         if top.kind == "entry" and not self._runs(top):
             walk = Walk.of(int(self.t.size[top.computation]))
             gather_flat(top, self.t, self.quiet, (self.flags & LANDMARK) != 0, walk)
+
+    def _name_pieces(self, nodes: list[Node]) -> None:
+        """What XLA moved out of a loop is no turn of it, and says so."""
+        for node in nodes:
+            name = node.path[-1] if node.path else ""
+            if name not in self.run_by_loops or name.endswith(_NO_LINE):
+                continue
+            rows = np.concatenate([n.members for n in within(node)])
+            if not self.is_loop[rows].any():
+                node.label = f"{node.label}, outside its loop"
 
     def _gather_statements(self, top: Node, nodes: list[Node]) -> None:
         """Makes the operations of one library call, and of one line of the person's, one box."""
@@ -505,7 +517,7 @@ class _TreeBuilder:
                 self._gather_minor(node, walk)
 
     def _gather_minor(self, node: Node, walk: Walk) -> None:
-        gather_minor(node, self.t, self.quiet, self.light, shares(self.module), walk)
+        gather_minor(node, self.t, self.quiet, self.parts, shares(self.module), walk)
 
     def _runs(self, node: Node) -> bool:
         """Whether a loop, or a call that does some of the work, is directly in a group."""
@@ -513,6 +525,37 @@ class _TreeBuilder:
             return True
         calls = node.members[self.is_call[node.members]]
         return bool((shares(self.module)[calls] >= SMALL).any())
+
+    @cached_property
+    def moved_out(self) -> NDArray[np.bool_]:
+        """What XLA moved or made here: it has no name, or one that is in more loops than it is."""
+        loops = np.array([name.count("while/") for name in self.t.places], np.int64)[self.t.place]
+        nameless = np.array([not name for name in self.t.places], bool)[self.t.place]
+        caller, _ = self.t.caller()
+        around = np.zeros(len(caller), np.int64)  # of a computation
+        for c in range(len(caller) - 1, -1, -1):  # callers come after what they call
+            if caller[c] >= 0:
+                inside = int(self.is_loop[caller[c]])
+                around[c] = max(around[self.t.computation[caller[c]]], loops[caller[c]]) + inside
+        return np.asarray((loops > around[self.t.computation]) | nameless)
+
+    @cached_property
+    def run_by_loops(self) -> frozenset[str]:
+        """Calls, with their lines, that are bodies of loops: outside there are pieces of them."""
+        caller, _ = self.t.caller()
+        paths, scope = self.scopes.paths, self.scopes.scope
+        out = set()
+        for c in np.flatnonzero((caller >= 0) & self.is_loop[caller]).tolist():
+            around = paths[scope[caller[c]]] if scope[caller[c]] >= 0 else ()
+            rows = np.arange(self.t.first[c], self.t.first[c] + self.t.size[c])
+            found = Counter(
+                paths[s][len(around)] for s in scope[rows[~self.quiet[rows]]].tolist()
+                if s >= 0 and len(paths[s]) > len(around) and AT_LINE in paths[s][len(around)]
+            )  # fmt: skip
+            name, count = found.most_common(1)[0] if found else ("", 0)
+            if count > MOSTLY * found.total():
+                out |= {name, f"{name.partition(AT_LINE)[0]}{_NO_LINE}"}
+        return frozenset(out)
 
     @cached_property
     def statement(self) -> Ints | None:

@@ -61,23 +61,48 @@ class Walk:
         return True
 
 
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Which instructions are small, and what is no part, whatever its name.
+
+    ``lights`` marks the small ones: without products, and with those too, where products would
+    leave too many boxes. What XLA ``moved_out`` of a loop is no part, nor is a piece outside of a
+    loop of what is ``run_by_loops``.
+    """
+
+    lights: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    loops: NDArray[np.bool_]
+    moved_out: NDArray[np.bool_]
+    run_by_loops: frozenset[str]
+
+    def is_misplaced(self, node: Node, shares: NDArray[np.float64]) -> bool:
+        rows = np.concatenate([n.members for n in within(node)])
+        if len(rows) == 0 or shares[rows].sum() >= SMALL or self.loops[rows].any():
+            return False
+        named = bool(node.path) and node.path[-1] in self.run_by_loops
+        return named or bool(self.moved_out[rows].all())
+
+
 def gather_minor(
     node: Node,
     t: Table,
     quiet: NDArray[np.bool_],
-    lights: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    parts: Parts,
     shares: NDArray[np.float64],
     walk: Walk,
 ) -> None:
     """Moves small boxes of a group that has others into boxes of their own, in place.
 
-    ``lights`` marks the instructions that are small, and those that are if others would leave too
-    many boxes; ``shares`` has each one's share of the arithmetic.
+    ``shares`` has each instruction's share of the arithmetic.
     """
     own = node.members[~quiet[node.members]]
-    for light in lights:
+    for light in parts.lights:
         rows, others = own[light[own]], own[~light[own]]
-        minor = [c for c in node.children if c.kind in _UNNAMED and _is_light(c, light, shares)]
+        minor = [
+            c for c in node.children
+            if (c.kind in _UNNAMED and _is_light(c, light, shares))
+            or parts.is_misplaced(c, shares)
+        ]  # fmt: skip
         major = len(node.children) - len(minor) + len(others)
         if major <= CROWDED:
             break

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from ...hlo import Module, Shape, Target
 from ...hlo.opcodes import BRANCHES, LITERALS, LOOPS
 from ..base.memory_spaces import HOST, MAIN, main_spaces, space_name
-from ..flops.elementwise import ELEMENTWISE
 from ..cost.runs import Role
+from ..flops.elementwise import ELEMENTWISE
 from ..text.results import Row
 from .limits import HEAP_PLACE_BYTES
 from .liveness.liveness import Liveness
