@@ -43,7 +43,7 @@ def put_in_turn(top: Node, t: Table, quiet: Mask, heavy: Mask) -> None:
     order = np.argsort(users, kind="stable")
     ordered = users[order]
     for node in within(top):
-        if node.children:
+        if node.children and any(len(n.members) for n in within(node)):  # not all moved away
             begin, end = extent(node)
             mine = np.sort(order[slice(*np.searchsorted(ordered, (begin, end)))])
             mine = mine[values[mine] >= begin]
@@ -105,7 +105,7 @@ class _Container:
         """The part of each row from ``first`` on, or -1; a part is a child or a loose row."""
         rows = [np.concatenate([n.members for n in within(c)]) for c in self.node.children]
         loose = self.node.members[~self.quiet[self.node.members]]
-        last = max([*(int(r.max()) for r in rows if len(r)), *loose[-1:].tolist()], default=0)
+        last = max([*(int(r.max()) for r in rows if len(r)), *loose[-1:].tolist()])
         part = np.full(max(last + 1, self._end()) - self.first, -1, np.int64)
         for k, mine in enumerate(rows):
             part[mine - self.first] = k
