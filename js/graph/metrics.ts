@@ -1,7 +1,6 @@
 /** Sizes of things in the picture, in world units: CSS pixels when the zoom is 1. */
 
 export const BOX_HEIGHT = 28;
-export const CLOSED_HEIGHT = 46;
 /** Of each line of text after the first two. */
 export const LINE_HEIGHT = 16;
 export const CHIP_HEIGHT = 16;

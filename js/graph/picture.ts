@@ -257,7 +257,12 @@ export function layoutPicture(
     }
     const ids = edgesOf.get(item) as Int32Array;
     for (let e = 0; e < ids.length; e++) {
-      pointOffsets[ids[e] + 1] = local.routes.offsets[e + 1] - local.routes.offsets[e];
+      const points = local.routes.offsets[e + 1] - local.routes.offsets[e];
+      pointOffsets[ids[e] + 1] = points;
+      if (points === 0 && edgeKind[ids[e]] === EdgeKind.Plain) {
+        edgeKind[ids[e]] = EdgeKind.Implied; // by others between the same rows of boxes
+        implied[to[ids[e]]]++;
+      }
       style[ids[e]] = local.routes.style[e];
     }
   }

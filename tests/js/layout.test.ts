@@ -177,7 +177,8 @@ describe("layout", () => {
           level++;
         }
       }),
-      { numRuns: 60 },
+      // In this one an edge between two rows is implied by others.
+      { numRuns: 60, examples: [[{ seed: 712587, n: 79, groups: 3 }]] },
     );
     expect(level).toBeGreaterThan(100);
   });

@@ -553,7 +553,7 @@ class _TreeBuilder:
                 if s >= 0 and len(paths[s]) > len(around) and AT_LINE in paths[s][len(around)]
             )  # fmt: skip
             name, count = found.most_common(1)[0] if found else ("", 0)
-            if count > MOSTLY * found.total():
+            if count > (1 - OTHERS) * found.total():
                 out |= {name, f"{name.partition(AT_LINE)[0]}{_NO_LINE}"}
         return frozenset(out)
 
