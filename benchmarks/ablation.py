@@ -211,6 +211,7 @@ GROUPING = _rules("grouping", "grouping", {
     "code_words:BoxNames.groups": returns({}),
     "code_words:BoxNames.instructions": returns({}),
     "code_words:BoxNames._of_two": NOTHING,
+    "code_words:BoxNames._called": returns(""),
     "groups:FLAT_CALLS": 12,
     "call_tree:_Builder._without_gaps": argument(1),
     "loose:Parts.is_misplaced": FALSE,

@@ -180,3 +180,21 @@ def test_long_code_is_shortened_from_inside() -> None:
 
     said = code_of(hs.capture(f, jnp.ones(4), exact=False))
     assert all(len(code.partition(", line")[0]) <= 34 for code in said.values())
+
+
+def test_modules_of_one_class_are_told_apart_by_the_names_they_are_called_by() -> None:
+    class Level:
+        def __call__(self, p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+            return x + jnp.tanh(x @ p["in"]) @ p["out"]
+
+    class Net:
+        def __init__(self) -> None:
+            self.down, self.up = Level(), Level()
+
+        def __call__(self, p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+            x = self.down(p, x)
+            return self.up(p, 2 * x)
+
+    weights = {name: jnp.ones((64, 64)) for name in ("in", "out")}
+    said = code_of(hs.capture(Net(), weights, jnp.ones((32, 64)), exact=False))
+    assert {"Level · down", "Level · up"} <= set(said.values())

@@ -4,6 +4,7 @@
     reduce-window·reduce·divide      →   zt = zt / linalg.norm(zt, …)
     fusion reduce·multiply·subtract  →   enstrophy
     train_step, line 38              →   updates = update(grads, …), line 38
+    Level, line 147                  →   Level · down, where the line calls self.down(x)
 
 Every operation has a path through the person's program: the expressions around it, call by call.
 A box is named by the innermost expression that nearly all of its operations are in, unless
@@ -20,6 +21,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,6 +119,20 @@ class Code:
         """The code of the statement on a line, or ''."""
         found = self._of_line.get(line, -1)
         return self.words(found) if found >= 0 else ""
+
+    def called(self, frame: StackFrame) -> str:
+        """What a frame calls: ``down`` of ``self.down(x)``; '' if it may be several."""
+        found = self._found(frame)
+        if found < 0:
+            return ""
+        node = self.nodes[found]
+        calls = [node] if isinstance(node, ast.Call) else ast.walk(node)
+        names = {
+            f.attr if isinstance(f, ast.Attribute) else f.id
+            for n in calls
+            if isinstance(n, ast.Call) and isinstance(f := n.func, (ast.Attribute, ast.Name))
+        }
+        return names.pop() if len(names) == 1 else ""
 
     def line(self, number: int) -> int:
         return int(getattr(self.nodes[number], "lineno", 0))
@@ -266,11 +282,32 @@ class BoxNames:
         ]  # fmt: skip
         around = {g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted}
         out = self._apart(around, lambda g: self.tree.label[g])
+        calls = {
+            g: self._called(match["function"], int(match["line"]), g) for g, match in made.items()
+        }
+        often = Counter((int(self.tree.parent[g]), name) for g, name in calls.items())
         for g, match in made.items():
-            line = int(match["line"])
-            if code := self._code_of(match["function"], line, g):
-                out[g] = f"{code}, line {line}{match['more'] or ''}"
+            line, more = int(match["line"]), match["more"] or ""
+            if calls[g] and often[int(self.tree.parent[g]), calls[g]] == 1:
+                out[g] = f"{match['function']} · {calls[g]}{more}"
+            elif code := self._code_of(match["function"], line, g):
+                out[g] = f"{code}, line {line}{more}"
         return out
+
+    def _called(self, function: str, line: int, g: int) -> str:
+        """The name by which a group's function is called on a line, where that is another one.
+
+        ``Level, line 147`` is ``Level · down`` if the line calls ``self.down(x)``.
+        """
+        for frame in self._weights[g]:
+            stack = list(self.frames.stack(frame))
+            for callee, caller in pairwise(stack):
+                if caller.line != line or caller.file not in self.codes:
+                    continue
+                if _name(callee.function) == function:
+                    name = self.codes[caller.file].called(caller)
+                    return "" if name == function.rpartition(".")[2] else name
+        return ""
 
     def _code_of(self, function: str, line: int, g: int) -> str:
         """The code of the statement on the line of a function that a group is made of, or ''.
