@@ -64,8 +64,8 @@ const DEEPER = 0.5;
 const NEARLY_ALL = 0.7;
 /** The same for a group of operations alone, whose name says most of it. */
 const NO_CALLS = 0.25;
-/** A group of less than this share of the work of one that does not fit stays closed beside it. */
-const INSTEAD = 0.25;
+/** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
+const INSTEAD = 0.5;
 
 export class Engine {
   readonly tree: Tree;
@@ -279,10 +279,13 @@ export class Engine {
       const members = isStack ? this.membersOf(p, item) : [p.nodes[item]];
       return members.reduce((sum, v) => sum + (working ? worthOf(tree, v) : this.weight[v]), 0);
     };
-    let closed = 0; // the work of the heaviest that does not fit
+    const closed = new Map<number, number>(); // the heaviest in a container that does not fit
     for (let item = 1; item < p.nodes.length; item++) {
       if (p.kind[item] === ItemKind.Open || !refused.has(this.kindOf(p.nodes[item]))) continue;
-      closed = Math.max(closed, worth(item));
+      const mine = worth(item);
+      for (let at = p.parent[item]; at > 0; at = p.parent[at]) {
+        closed.set(at, Math.max(closed.get(at) ?? 0, mine));
+      }
     }
     let heaviest = -1;
     let most = 0;
@@ -297,7 +300,7 @@ export class Engine {
       if (p.kind[item] === ItemKind.Open || refused.has(kind) || begun.has(kind)) continue;
       const mine = worth(item);
       if (working && mine < WORTH_OPENING) continue;
-      if (mine < INSTEAD * closed) continue;
+      if (mine < INSTEAD * (closed.get(p.parent[item]) ?? 0)) continue;
       let value = mine * DEEPER ** levels[item];
       if (node < tree.stacks && !this.holdsCalls(node)) value *= NO_CALLS;
       if (value > most) {

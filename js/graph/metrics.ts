@@ -1,7 +1,7 @@
 /** Sizes of things in the picture, in world units: CSS pixels when the zoom is 1. */
 
 export const BOX_HEIGHT = 28;
-/** Of each line of text after the first two. */
+/** Of each line of text below a name. */
 export const LINE_HEIGHT = 16;
 export const CHIP_HEIGHT = 16;
 export const CHIP_GAP = 4;

@@ -50,6 +50,11 @@ describe("what a closed box holds", () => {
     ).toEqual(["embed, decode"]);
     expect(lines(calls([["sqrt·divide", 1]]), 2)).toEqual([]);
   });
+  test("a statement has its text as its name, and no parts", () => {
+    const spec = calls([["x @ w", 1]]);
+    spec.groups[2].kind = "component";
+    expect(lines(spec, 2)).toEqual([]);
+  });
   test("calls of one name are counted", () => {
     const spec = calls([
       ["block, line 4", 0.3],
@@ -82,6 +87,25 @@ describe("what a closed box holds", () => {
     expect(lines(spec, 1)).toEqual(["step ×7"]);
     spec.instructions[1].label = "while ×7"; // a library's
     expect(lines(spec, 1)).toEqual(["loop ×7"]);
+  });
+  test("of the branches of a conditional one runs: calls of one name are not added up", () => {
+    const spec = calls([
+      ["step", 0.5],
+      ["step", 0.4],
+    ]);
+    const [, , , first, second] = spec.groups;
+    [first.label, second.label] = ["solve, line 3", "solve, line 5"];
+    const branch = (owner: number): number =>
+      spec.groups.push({ parent: -1, kind: "branch", label: "", worth: 0.5, owner }) - 1;
+    spec.instructions.push({ name: "which", opcode: "conditional", group: 2 });
+    first.parent = branch(2);
+    second.parent = branch(2);
+    expect(lines(spec, 2)).toEqual(["solve"]);
+    second.parent = first.parent; // both in one branch
+    expect(lines(spec, 2)).toEqual(["solve ×2"]);
+  });
+  test("a piece that stands outside of its loop is no part", () => {
+    expect(lines(calls([["a, outside its loop", 1]]), 2)).toEqual([]);
   });
   test("where there is no room the parts with least work are left out, and that is said", () => {
     const spec = calls([

@@ -28,7 +28,8 @@ const SHORTEST = 2;
 
 /**
  * The parts of a container as lines of text, each of which `fits`; at most so many of them. Parts
- * with the least work are left out first. Empty where no part has a name of its own.
+ * with the least work are left out first. Empty where no part has a name of its own, and for a
+ * statement, whose name is its text.
  */
 export function contentLines(
   tree: Tree,
@@ -37,6 +38,8 @@ export function contentLines(
   most: number,
   fits: (line: string) => boolean,
 ): string[] {
+  const group = tree.groupOf(node);
+  if (group >= 0 && tree.model.groupKind(group) === "component") return [];
   const parts = partsOf(tree, flow, bodyOf(tree, node), 0);
   for (let left = false; parts.length > 0; left = true) {
     const lines = wrapped(words(parts) + (left ? " …" : ""), fits);
@@ -57,7 +60,11 @@ function partsOf(tree: Tree, flow: Flow, node: number, depth: number): Part[] {
   const add = (part: Part): void => {
     const before = out.find((p) => p.name === part.name);
     if (!before) out.push(part);
-    else {
+    else if (node < tree.instructions && model.opcode(node) === "conditional") {
+      if (timesOf(part) > timesOf(before))
+        [before.calls, before.members] = [part.calls, part.members];
+      before.work = Math.max(before.work, part.work); // one of the branches runs
+    } else {
       for (const call of part.calls) before.calls.add(call);
       before.members += part.members;
       before.work += part.work;
@@ -128,6 +135,7 @@ function nameOf(tree: Tree, node: number, label: string, among: string): string 
   const group = tree.groupOf(node);
   const kind = group >= 0 ? model.groupKind(group) : "";
   if (kind === "section" || kind === "reducer" || kind === "condition") return "";
+  if (label.endsWith(", outside its loop")) return ""; // a piece of what is named elsewhere
   const works = !opcode || opcode === "while" || model.has(node, Flag.Landmark);
   if (!works && !(among === "section" && model.code(node))) return "";
   if (opcode === "while" && label.startsWith("while ×")) return label.replace("while", "loop");

@@ -211,7 +211,8 @@ export class ItemWriter {
 
   /** What is in a closed container, and how much of what. */
   private summaryOf(node: number, small: boolean): { lines: string[]; sub: string } {
-    let found = this.summaries.get(node);
+    const key = 2 * node + Number(small); // a stack of small layers may not be small
+    let found = this.summaries.get(key);
     if (found === undefined) {
       const { tree, flow, metrics } = this;
       const room = small ? ASIDE_ROOM : CONTENT_ROOM;
@@ -225,7 +226,7 @@ export class ItemWriter {
         },
       );
       found = { lines, sub: summary(tree, this.counts, node, lines.length > 0) };
-      this.summaries.set(node, found);
+      this.summaries.set(key, found);
     }
     return found;
   }

@@ -198,3 +198,29 @@ def test_modules_of_one_class_are_told_apart_by_the_names_they_are_called_by() -
     weights = {name: jnp.ones((64, 64)) for name in ("in", "out")}
     said = code_of(hs.capture(Net(), weights, jnp.ones((32, 64)), exact=False))
     assert {"Level · down", "Level · up"} <= set(said.values())
+
+
+def test_pieces_of_one_statement_are_told_apart_by_what_they_do(tmp_path: Path) -> None:
+    file = tmp_path / "lines.py"
+    file.write_text(LINES)
+    stacks = Stacks(str(file))
+    frames = [stacks.frame([("step", line)]) for line in (2, 3)]
+    first, second = (f'metadata={{op_name="jit(step)/x" stack_frame_id={f}}}' for f in frames)
+    lines: list[str] = []
+    for name, opcode in (("one", "sine"), ("two", "tanh"), ("three", "tanh")):
+        lines += [f"{name} {{", "  p = f32[64] parameter(0)"]
+        lines += [f"  a = f32[64] {opcode}(p), {first}"]
+        lines += [f"  ROOT b = f32[64] negate(a), {first}", "}", ""]
+    lines += ["ENTRY main {", "  x = f32[64] parameter(0)"]
+    for name, value in (("one", "x"), ("two", "of_one"), ("three", "of_two")):
+        lines.append(f"  of_{name} = f32[64] fusion({value}), kind=kLoop, calls={name}, {first}")
+    at = "of_three"
+    for k in range(3):  # what is around them is of several statements
+        lines.append(f"  more{k} = f32[64] cosine({at}), {second}")
+        at = f"more{k}"
+    lines += [f"  ROOT last = f32[64] cosine({at}), {second}", "}", ""]
+    dump = tmp_path / "lines.hlo"
+    dump.write_text(stacks.head() + "\n".join(lines))
+    said = code_of(hs.read(dump))
+    assert said["of_one"] == "doubled = x + x · sine"
+    assert not {"of_two", "of_three"} & set(said)  # two that do the same
