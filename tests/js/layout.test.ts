@@ -177,8 +177,13 @@ describe("layout", () => {
           level++;
         }
       }),
-      // In this one an edge between two rows is implied by others.
-      { numRuns: 60, examples: [[{ seed: 712587, n: 79, groups: 3 }]] },
+      {
+        numRuns: 60,
+        examples: [
+          [{ seed: 712587, n: 79, groups: 3 }], // an edge between two rows is implied by others
+          [{ seed: 380158, n: 252, groups: 16 }], // one arrives at the side of a low box of a row
+        ],
+      },
     );
     expect(level).toBeGreaterThan(100);
   });

@@ -149,6 +149,7 @@ function spreadRows(
       // A route leaves the last box of a row and arrives at the first.
       if (rows[of[a]].length > 1) moveEnd(px, py, x[a], w[a], y[a] + h[a], 1);
       if (rows[of[b]].length > 1) moveEnd(px, py, x[b], w[b], y[b], -1);
+      level(py, [y[a], y[b]], [h[a], h[b]]);
       routeX.push(...px);
       routeY.push(...py);
     } else if (kind[e] === EdgeKind.Plain) {
@@ -161,6 +162,26 @@ function spreadRows(
   }
   const routes = { offsets, x: Float64Array.from(routeX), y: Float64Array.from(routeY), style };
   return { x, y, width: placed.width, height: placed.height, routes };
+}
+
+/** Moves ends of a route at the sides of boxes that are lower than their rows, so that they meet them. */
+function level(py: Float64Array, top: readonly number[], height: readonly number[]): void {
+  const last = py.length - 1;
+  const bottom = top.map((y, k) => y + height[k]);
+  const meets = (end: number, k: number): boolean => py[end] > top[k] && py[end] < bottom[k];
+  if (last === 1) {
+    const [from, to] = [Math.max(...top), Math.min(...bottom)];
+    if (py[0] === py[1] && from < to && !(meets(0, 0) && meets(1, 1))) py.fill((from + to) / 2);
+    return;
+  }
+  for (const [end, next, k] of [
+    [0, 1, 0],
+    [last, last - 1, 1],
+  ]) {
+    if (last > 1 && py[end] === py[next] && !meets(end, k)) {
+      py[end] = py[next] = top[k] + height[k] / 2;
+    }
+  }
 }
 
 /** Moves the first point of a route (`step` 1) or its last (-1), with the one straight below or above. */
