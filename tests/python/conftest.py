@@ -40,14 +40,20 @@ if importlib.util.find_spec("hloscope") is None:
 
 
 # What runs together on one worker (`--dist loadgroup`), the longest first: each program of the
-# corpus is compiled once per run, each file's fixtures are made once.
+# corpus, of the findings' cases and of their advice is compiled once per run, each file's fixtures
+# are made once.
 CORPUS = "corpus"
-LONGEST = (CORPUS, "test_python_calls.py", "test_docs.py", "test_plan_search.py",
+FINDINGS = "findings"
+OF_FINDINGS = {"test_advice_followed.py", "test_findings.py", "test_findings_bytes.py",
+               "test_findings_judged.py"}  # fmt: skip
+LONGEST = (CORPUS, FINDINGS, "test_python_calls.py", "test_docs.py", "test_plan_search.py",
            "test_remat_policies.py", "test_server.py", "test_magic_notebooks.py")  # fmt: skip
 
 
 def _together(item: pytest.Item) -> str:
-    return CORPUS if "compiled" in getattr(item, "fixturenames", ()) else item.path.name
+    if "compiled" in getattr(item, "fixturenames", ()):
+        return CORPUS
+    return FINDINGS if item.path.name in OF_FINDINGS else item.path.name
 
 
 def _take_some(config: pytest.Config, items: list[pytest.Item]) -> None:

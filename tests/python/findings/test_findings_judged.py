@@ -9,6 +9,7 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
+from advice_pairs import cells_scanned
 from findings_programs import mesh, shaped
 from jax import lax
 from jax.sharding import NamedSharding
@@ -188,16 +189,7 @@ def test_an_argument_that_the_loop_renamed_has_the_name_of_its_parameter() -> No
 
 def test_cells_that_share_their_weights_have_none_to_stack() -> None:
     """A recurrence that a Python loop wrote out: a scan needs no stack of weights."""
-
-    def loss(w: Any, xs: Any) -> Any:
-        h = jnp.zeros(xs.shape[1:])
-        for x in xs:
-            r, z = jax.nn.sigmoid(h @ w["r"] + x), jax.nn.sigmoid(h @ w["z"] + x)
-            h = (1 - z) * h + z * jnp.tanh((r * h) @ w["h"] + x)
-        return (h * h).sum()
-
-    w = {k: shaped((64, 64)) for k in "rzh"}
-    (found,) = hs.capture(jax.jit(jax.grad(loss)), w, shaped((48, 8, 64))).findings.of("unrolled")
+    (found,) = cells_scanned(False).findings.of("unrolled")
     assert "stack" not in found.advice
     assert "repetitions of" in found.title
 

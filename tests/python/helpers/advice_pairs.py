@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import hloscope as hs
@@ -62,9 +62,12 @@ PAIRS: list[Pair] = []
 
 
 def pair(rule: str, branch: str, followed: str, gains: str, platform: str = "cpu") -> Any:
+    """Registers ``make(followed: bool)``, which compiles each of the two once per process."""
+
     def add(make: Callable[[bool], hs.Capture]) -> Callable[[bool], hs.Capture]:
-        PAIRS.append(Pair(rule, branch, followed, make, gains, platform))
-        return make
+        made = cache(make)
+        PAIRS.append(Pair(rule, branch, followed, made, gains, platform))
+        return made
 
     return add
 
@@ -347,13 +350,14 @@ def kept_narrow(followed: bool) -> hs.Capture:
     return hs.capture(jax.jit(step), ws, shaped((512, 2048), BF16), topology="v5e:1x1")
 
 
+@cache
 def multiplied(how: str) -> hs.Capture:
     def step(x: Any, w: Any) -> Any:
         if how == "bf16":
             return jnp.dot(x.astype(BF16), w.astype(BF16), preferred_element_type=F32)
         return jnp.dot(x, w, precision="highest" if how == "highest" else None)
 
-    return hs.capture(jax.jit(step), *[shaped((4096, 4096))] * 2, topology="v5e:1x1")
+    return hs.capture(jax.jit(step), *[shaped((1024, 1024))] * 2, topology="v5e:1x1")
 
 
 @pair(
@@ -608,7 +612,7 @@ def cells_scanned(followed: bool) -> hs.Capture:
         return (h * h).sum()
 
     w = {k: shaped((64, 64)) for k in "rzh"}
-    return hs.capture(jax.jit(jax.grad(loss)), w, shaped((48, 8, 64)))
+    return hs.capture(jax.jit(jax.grad(loss)), w, shaped((24, 8, 64)))
 
 
 twin(
@@ -636,7 +640,7 @@ def steps_in_pairs(followed: bool) -> hs.Capture:
     "the array that bincount counts given", COMPILE,
 )  # fmt: skip
 def counts_of_zeros(followed: bool) -> hs.Capture:
-    many = 1 << 22
+    many = 1 << 20
 
     def counted(zeros: Any) -> Any:
         return jnp.bincount(zeros, length=1)
@@ -665,5 +669,5 @@ __all__ = [
     "the layer's argument named, not its result", PEAK, "tpu",
 )  # fmt: skip
 def offloaded_where_it_is_taken(followed: bool) -> hs.Capture:
-    fn, *given = offloading("given" if followed else "made", BF16, 32768)
+    fn, *given = offloading("given" if followed else "made", BF16, 65536, 128)
     return hs.capture(fn, *given, topology="v5e:1x1")
