@@ -47,9 +47,8 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         seconds = float(sum(facts.seconds[c.index] for c in copies)) or None
     copied = f", and copied first ({names(copies)})" if copies else ""
     donated = tuple(dict.fromkeys(_whole(d.argument) for d in rows))
-    gain = facts.memory.gain_if_donated(
-        _numbers(facts, rows, donated), before_schedule=facts.made_for_cpu
-    )
+    given = _numbers(facts, rows, donated)
+    gain = facts.memory.gain_if_donated(given, before_schedule=facts.made_for_cpu)
     if gain < limits.MOSTLY * total:
         # another point is as high, or temporaries lie in the results' memory until it is written
         copied = f", {size(gain) if gain else 'nothing'} of it at the peak{copied}"
@@ -58,7 +57,7 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         f"{len(rows):,} argument{'s' if len(rows) > 1 else ''} that the step replaces"
         f" {'are' if len(rows) > 1 else 'is'} not donated: {size(total)} held twice{copied}",
         f"{shown}{more}: an output of the same shape is computed from"
-        f" {'each' if len(rows) > 1 else 'it'} and has memory of its own",
+        f" {'each' if len(rows) > 1 else 'it'} and has memory of its own{_costs(facts, given)}",
         "jax.jit(step, donate_argnums=(…)) for the arguments that the caller drops",
         max(facts.peak_share(gain), facts.time_share(seconds, moved) if copies else 0.0),
         seconds,
@@ -67,6 +66,22 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         (*parameters, *copies),
         None,
         changes=({"donate": donated},),
+    )
+
+
+def _costs(facts: Facts, given: set[int]) -> str:
+    """The copies that XLA:CPU makes once these are donated, and their share of the step."""
+    copied = facts.memory.copied_if_donated(given) if facts.made_for_cpu else ()
+    total = sum(p.shape.byte_size for p in copied)
+    if total < limits.WHOLE_COPY_BYTES:
+        return ""
+    chip, seconds = facts.cost.hardware, facts.total_seconds
+    share = 2 * total / chip.memory_bandwidth / seconds if chip is not None and seconds else 0.0
+    longer = f", {percent(share)} of the step" if share >= limits.WORTH_SAYING else ""
+    them = f"{len(copied):,} of them" if len(copied) > 1 else "one of them"
+    return (
+        f"; once donated, XLA:CPU copies {them} first ({size(total)}{longer}), as what reads the"
+        " old value may run after the new one is written"
     )
 
 

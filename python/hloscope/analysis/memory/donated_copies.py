@@ -66,7 +66,8 @@ def donated_copies(parameter: Instruction, output: tuple[int, ...]) -> tuple[Don
     """Copies between a parameter of ENTRY and the output in its memory, last first.
 
     Every whole array that the output is made of, through updates, loops, branches and fusions, is
-    looked at.
+    looked at, and copies of the parameter itself: what reads the old value once the output is
+    written there, or might, reads a copy.
     """
     module = parameter.module
     if module.entry is None or module.entry.root is None or not parameter.shape.is_array:
@@ -92,7 +93,28 @@ def donated_copies(parameter: Instruction, output: tuple[int, ...]) -> tuple[Don
                 reason, because = (LIVE, reader) if reader is not None else (ALIAS, parameter)
             written = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
             out.append(DonatedCopy(i, storage_bytes(written), times, reason, because))
-    return tuple({c.instruction.index: c for c in out}.values())
+    found = {c.instruction.index: c for c in out}
+    for i, reader in _kept_in_a_copy(parameter, walk.source(end, opcodes.SAME_ORDER).instruction):
+        found.setdefault(i.index, DonatedCopy(i, storage_bytes(parameter.shape), 1, LIVE, reader))
+    return tuple(found.values())
+
+
+def _kept_in_a_copy(
+    parameter: Instruction, written_by: Instruction
+) -> Iterator[tuple[Instruction, Instruction]]:
+    """Copies of a parameter as it is, in the same memory, each with a reader beside the output."""
+    for use in walk.uses(parameter, _PLUMBING):
+        i = use.instruction
+        made = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
+        moves = _order(made) != _order(parameter.shape)
+        moves |= memory_space(made) != memory_space(parameter.shape)
+        if i.opcode not in _COPIES or moves or not i.computation.is_entry:
+            continue
+        readers = [u for u in _uses(Position(i)) if u is not written_by]
+        after = (r for r in readers if r.index > written_by.index)
+        reader = next(after, readers[-1] if readers else None)
+        if reader is not None:
+            yield i, reader
 
 
 def _is_made_of(output: Position, parameter: Instruction) -> bool:

@@ -44,9 +44,40 @@ def if_donated(
     ``retyped``: as if outputs of their dimensions were also of their type and layout.
     ``before_schedule``: copies are inserted before there is a schedule, as by XLA:CPU.
     """
+    pairs = _pairs(live, parameters, retyped)
     entry = live.module.entry
     if entry is None or entry.root is None:
         return live
+    root = entry.root.shape
+    copies: list[CopiedFirst] = []
+    if before_schedule and pairs:
+        numbers = _copied(live.module, pairs)
+        made_by = {a.parameter_number: a.output_index for a in pairs}
+        given = [p for p in entry.parameters if p.parameter_number in numbers]
+        for p, point in _when_copied(live, given):
+            result = leaf_span(root, made_by[p.parameter_number or 0])[0]
+            nodes = live.values.nodes(p)[0], live.values.nodes(entry.root)[result]
+            argument, output = (int(live.buffer_of[node]) for node in nodes)
+            copies.append(CopiedFirst(argument, output, point))
+        pairs = [a for a in pairs if a.parameter_number not in numbers]
+    return with_donated(live, pairs, copies) if pairs or copies else live
+
+
+def copied_if_donated(live: Liveness, parameters: Collection[int]) -> tuple[Instruction, ...]:
+    """Parameters of ENTRY that XLA:CPU copies first if these are donated as well, in order."""
+    entry = live.module.entry
+    pairs = _pairs(live, parameters, False)
+    if entry is None or not pairs:
+        return ()
+    numbers = _copied(live.module, pairs)
+    return tuple(p for p in entry.parameters if p.parameter_number in numbers)
+
+
+def _pairs(live: Liveness, parameters: Collection[int], retyped: bool) -> list[Alias]:
+    """Outputs that have memory of their own, each with the parameter that jax gives it."""
+    entry = live.module.entry
+    if entry is None or entry.root is None:
+        return []
     aliases = live.module.input_output_alias
     lent = {a.parameter_number for a in aliases}
     written = {a.output_index for a in aliases}
@@ -65,18 +96,7 @@ def if_donated(
         if has_own and shape.is_array and donors.get(_kind(shape, retyped)):
             number = donors[_kind(shape, retyped)].popleft()
             pairs.append(Alias(index, number, (), "may-alias"))
-    copies: list[CopiedFirst] = []
-    if before_schedule and pairs:
-        numbers = _copied(live.module, pairs)
-        made_by = {a.parameter_number: a.output_index for a in pairs}
-        given = [p for p in entry.parameters if p.parameter_number in numbers]
-        for p, point in _when_copied(live, given):
-            result = leaf_span(root, made_by[p.parameter_number or 0])[0]
-            nodes = live.values.nodes(p)[0], live.values.nodes(entry.root)[result]
-            argument, output = (int(live.buffer_of[node]) for node in nodes)
-            copies.append(CopiedFirst(argument, output, point))
-        pairs = [a for a in pairs if a.parameter_number not in numbers]
-    return with_donated(live, pairs, copies) if pairs or copies else live
+    return pairs
 
 
 def _when_copied(

@@ -47,7 +47,7 @@ from ..text.units import exact_size, grid, printed, short, size
 from .audit import Donation, ParameterCopy, audit_donations, find_parameter_copies
 from .carries import Loop, Residual, find_loops, find_residuals
 from .categories import CATEGORIES, argument_names, categorise
-from .if_donated import if_donated
+from .if_donated import copied_if_donated, if_donated
 from .limits import POINTER_BYTES, TPU_RESULT_TABLE_BYTES
 from .lines import buffer_frames
 from .liveness.liveness import KINDS, Liveness
@@ -214,6 +214,10 @@ class Memory(Rows[LiveValue]):
         if asked not in self._gains:
             self._gains[asked] = self._gain_if_donated(*asked)
         return self._gains[asked]
+
+    def copied_if_donated(self, parameters: Collection[int]) -> tuple[Instruction, ...]:
+        """Parameters of ENTRY that XLA:CPU copies first if these are donated as well."""
+        return copied_if_donated(self.liveness, parameters)
 
     @cached_property
     def _gains(self) -> dict[tuple[frozenset[int], bool, bool], int]:

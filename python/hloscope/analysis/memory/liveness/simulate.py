@@ -194,8 +194,11 @@ def with_donated(
 
 
 def _with_copies(live: Liveness, copies: Sequence[CopiedFirst]) -> Liveness:
-    """The argument's buffer stands for its copy, a temporary, and the output's for the memory."""
+    """The argument's buffer stands for its copy, a temporary, and the output's for the memory,
+    which is the argument's: as old as that, among places of which XLA takes the last made."""
     arguments, outputs, points = np.array(copies, np.int64).T
+    made, leaf = live.defined_by.copy(), live.leaf.copy()
+    made[outputs], leaf[outputs] = made[arguments], leaf[arguments]
     kind, start, end = live.kind.copy(), live.start.copy(), live.end.copy()
     kind[arguments], start[arguments] = TEMP, points
     end[arguments] = np.maximum(end[arguments], points)
@@ -204,7 +207,9 @@ def _with_copies(live: Liveness, copies: Sequence[CopiedFirst]) -> Liveness:
     read = np.stack([arguments, points, end[arguments]], axis=1)
     rows = np.vstack([given, read, others])
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-    return replace(live, kind=kind, start=start, end=end, ranges=rows)
+    return replace(
+        live, kind=kind, start=start, end=end, ranges=rows, defined_by=made, leaf=leaf
+    )
 
 
 def _with_places(live: Liveness, donated: Sequence[Alias]) -> Liveness:
