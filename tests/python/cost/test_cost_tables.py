@@ -127,13 +127,26 @@ X, S = "f32[6,4]", "f32[]"
         ("f32[2] sort(%v), dimensions={0}, to_apply=%least", {"v": "f32[2]"}, 2, 0),
         ("f32[1] sort(%v), dimensions={0}, to_apply=%least", {"v": "f32[1]"}, 0, 0),
         ("(f32[3], s32[3]) topk(%v), k=3, largest=true", {"v": "f32[16]"}, 16 * 4, 0),
-        ("c64[4,16] fft(%v), fft_type=FFT, fft_length={16}", {"v": "c64[4,16]"}, 8 * 4 * 64, 0),
+        ("c64[4,16] fft(%v), fft_type=FFT, fft_length={16}", {"v": "c64[4,16]"}, 5 * 4 * 64, 0),
         (
             "c64[4,16] fft(%v), fft_type=FFT, fft_length={4,16}",
             {"v": "c64[4,16]"},
-            8 * 2 * 4 * 64,
+            5 * (2 + 4) * 64,
             0,
         ),
+        (
+            "c64[4,9] fft(%v), fft_type=RFFT, fft_length={4,16}",
+            {"v": "f32[4,16]"},
+            2.5 * (2 + 4) * 64,
+            0,
+        ),
+        (
+            "f32[4,16] fft(%v), fft_type=IRFFT, fft_length={4,16}",
+            {"v": "c64[4,9]"},
+            2.5 * (2 + 4) * 64,
+            0,
+        ),
+        ("c64[6] fft(%v), fft_type=FFT, fft_length={6}", {"v": "c64[6]"}, 77, 0),  # 5 · 6 log₂ 6
         ("(u64[2], u32[10]) rng-bit-generator(%k), algorithm=rng_default", {"k": "u64[2]"}, 0, 12),
         ("f32[8] rng(%z, %z), distribution=rng_uniform", {"z": S}, 0, 8),
         (

@@ -154,3 +154,26 @@ def test_nothing_is_named_without_a_chip_or_a_schedule() -> None:
     assert hs.read(COPIES).findings.headline.costliest is None
     unscheduled = COPIES.replace(", is_scheduled=true", "")
     assert hs.read(unscheduled, hardware="tpu-v5e").findings.headline.costliest is None
+
+
+CALLED = """HloModule m, is_scheduled=true
+
+f {
+  p = f32[4096,1024] parameter(0)
+  z = f32[] constant(0), metadata={op_name="jit(f)/while/body/closed_call"}
+  b = f32[4096,1024] broadcast(z), dimensions={}, metadata={op_name="jit(f)/while/body/closed_call"}
+  ROOT a = f32[4096,1024] maximum(p, b), metadata={op_name="jit(f)/while/body/closed_call/max"}
+}
+
+ENTRY e {
+  x = f32[4096,1024] parameter(0)
+  ROOT y = f32[4096,1024] fusion(x), kind=kLoop, calls=f
+}
+"""
+
+
+def test_a_call_is_no_operation() -> None:
+    """XLA gives constants of a loop's body the name of the call that jax made for it."""
+    most = hs.read(CALLED, hardware="tpu-v5e").findings.headline.costliest
+    assert most is not None
+    assert most.operations == ("max",)

@@ -52,7 +52,23 @@ def test_a_real_rematerialization_is_pinned_to_its_gathers_and_line(capture):
     gathers = [r for r in capture.collectives if r.kind == "all-gather"]
     assert gathers
     assert set(said.instructions) == {i for r in gathers for i in r.members}
-    assert str(said).startswith(f"{REMATERIALIZED} of %{said.operation} f32[8,16,4]")
+    assert str(said).startswith(f"{REMATERIALIZED} of %{said.operation} f32[16,16,16]")
+
+
+def test_the_finding_names_the_whole_array_and_all_of_them_are_one(capture, mesh):
+    """XLA's message has the shape of a device's part."""
+    (found,) = capture.findings.of("full-rematerialization")
+    assert found.title == "XLA gathers all of f32[16,16,16] to change its sharding"
+    assert "f32[16,16,16] at " in found.evidence
+    assert "from P('y', None, 'x') to P(None, ('x', 'y'), None)" in found.evidence
+    shapes = (16, 16, 16), (32, 16, 16)
+    given = [
+        jax.ShapeDtypeStruct(s, np.float32, sharding=NamedSharding(mesh, P())) for s in shapes
+    ]
+    two = hs.capture(jax.jit(lambda x, y: (reshard(mesh, x), reshard(mesh, y))), *given)
+    (found,) = two.findings.of("full-rematerialization")
+    assert found.title == "XLA gathers all of 2 arrays to change their sharding"
+    assert found.bytes == sum(r.total_wire_bytes for r in two.collectives if r.kind == "all-gather")
 
 
 def test_it_is_in_the_summary_and_in_its_text(capture):

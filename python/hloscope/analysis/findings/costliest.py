@@ -16,6 +16,7 @@ import numpy as np
 
 from ...hlo import Instruction, Module, StackFrame
 from ..base.labels.families import FAMILIES, families
+from ..base.lines.op_name import is_operation
 from ..base.table import per_module
 from .collective_waits import lines_of
 from .facts import Facts
@@ -130,7 +131,7 @@ def _operations(units: list[Instruction], what: str) -> tuple[str, ...]:
     for unit in units:
         for i in _inside(unit):
             name = _NUMBER.sub("", i.op_name.rpartition("/")[2].strip("()"))
-            if name and i.shape.is_array:
+            if is_operation(name) and i.shape.is_array:
                 written[name] += i.shape.byte_size
     total = sum(written.values())
     most = sorted(written, key=lambda name: -written[name])[:_NAMED]

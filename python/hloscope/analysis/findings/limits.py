@@ -37,8 +37,6 @@ UNMODELLED_WIRE_WEIGHT = 0.5
 MOSTLY = 0.9
 # Steps from a collective to what it is made from and used for: a layer has some hundred.
 CAUSE_REACH = 400
-# The partitioner warns of it itself, so it is reported whatever the share.
-FULL_REMATERIALIZATION_SHARE = 0.05
 
 # -- compute
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from ..base.phases.phases import BACKWARD, phases
 from ..cost.moves import moves
 from ..grouping.layers.layers import Run, layers
 from ..text.units import duration, size
-from ..why.compiler_messages import REMATERIALIZED, compiler_messages
+from ..why.compiler_messages import REMATERIALIZED, CompilerMessage, compiler_messages
 from . import limits
 from .collective_facts import sent
 from .collective_repeats import slice_of
@@ -27,29 +28,56 @@ _CALLBACK = re.compile(r"callback|host_compute", re.I)
 
 def full_rematerialization(facts: Facts) -> Iterator[Finding]:
     """The partitioner's own warnings: arrays gathered whole to change their sharding."""
+    each = []
     for m in compiler_messages(facts.module, facts.target):
-        if m.kind != REMATERIALIZED:
-            continue
-        rows = [facts.module.instructions[n] for n in m.instructions]
-        members = facts.collectives.by_instruction
-        moved = [members[i.index] for i in rows if i.index in members]
-        wire = sent(moved)
-        seconds = facts.waited(n for row in moved for n in row.members)
-        frame, inferred = facts.line(rows[0]) if rows else (None, False)
-        yield Finding(
-            "full-rematerialization",
-            f"XLA gathers all of {m.shape or 'an array'} to change its sharding",
-            f"it knows no direct way from {m.had} to {m.needs}"
-            + (f" ({names(rows)})" if rows else ""),
-            "",
-            max(limits.FULL_REMATERIALIZATION_SHARE, facts.wire_share(wire, seconds)),
-            seconds,
-            wire,
-            "wire",
-            tuple(rows),
-            frame,
-            inferred,
-        )
+        if m.kind == REMATERIALIZED:
+            rows = [facts.module.instructions[n] for n in m.instructions]
+            members = facts.collectives.by_instruction
+            moved = {id(r): r for i in rows if (r := members.get(i.index)) is not None}
+            seconds = facts.waited(n for row in moved.values() for n in row.members)
+            each.append(_Gathered(m, rows, sent([*moved.values()]), seconds))
+    if not each:
+        return
+    each.sort(key=lambda g: -facts.wire_share(g.wire, g.seconds))
+    first = each[0].message
+    frame, inferred = facts.line(each[0].rows[0]) if each[0].rows else (None, False)
+    evidence = [
+        f"{g.message.whole or 'an array'}{f' at {g.message.line}' if g.message.line else ''}: from"
+        f" {g.message.had} to {g.message.needs}" + (f" ({names(g.rows)})" if g.rows else "")
+        for g in each[:_NAMED]
+    ]
+    more = f"; and {len(each) - _NAMED} more" if len(each) > _NAMED else ""
+    wire = [g.wire for g in each if g.wire is not None]
+    waited = [g.seconds for g in each if g.seconds is not None]
+    total, seconds = sum(wire) if wire else None, sum(waited) if waited else None
+    of = first.whole or "an array" if len(each) == 1 else f"{len(each)} arrays"
+    yield Finding(
+        "full-rematerialization",
+        f"XLA gathers all of {of} to change {'its' if len(each) == 1 else 'their'} sharding",
+        f"it knows no direct way for {'; '.join(evidence)}{more}",
+        "",
+        # XLA itself warns of it, so that people look for it
+        max(limits.WORTH_SAYING, facts.wire_share(total, seconds)),
+        seconds,
+        total,
+        "wire",
+        tuple(i for g in each for i in g.rows),
+        frame,
+        inferred,
+    )
+
+
+class _Gathered(NamedTuple):
+    """A warning, the gathers that do it, and what they cost."""
+
+    message: CompilerMessage
+    rows: list[Instruction]
+    wire: int | None
+    seconds: float | None
+
+
+# Arrays that the sentence names.
+_NAMED = 3
 
 
 def large_constants(facts: Facts) -> Iterator[Finding]:

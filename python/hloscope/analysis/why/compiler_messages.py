@@ -53,11 +53,12 @@ class CompilerMessage(Row):
     op_name: str = ""
     line: str = ""  # "train.py:31"
     instructions: tuple[int, ...] = ()  # indices of the collectives that it causes
+    whole: str = ""  # the shape over all devices: XLA writes that of a device's part
 
     def __str__(self) -> str:
         if not self.kind:
             return self.text
-        of = f"%{self.operation} {self.shape}" if self.operation else "a value"
+        of = f"%{self.operation} {self.whole or self.shape}" if self.operation else "a value"
         at = f" at {whole_place(self.line)}" if self.line else ""
         return f"{self.kind} of {of}{at}, from {self.had} to {self.needs}"
 
@@ -115,7 +116,17 @@ def _message(text: str, module: Module, target: Target) -> CompilerMessage:
         text, REMATERIALIZED, head["name"], head["opcode"], head["shape"], had, needs, op_name,
         line or (f"{source[1]}:{source[2]}" if source else ""),
         _instructions(module, target, op, specs[0]) if op is not None else (),
+        _whole(head["shape"], m["had"]),
     )  # fmt: skip
+
+
+def _whole(shape: str, had: str) -> str:
+    """``bf16[128,64]`` of a part ``bf16[16,64]{1,0}`` in eight."""
+    part, sharding = parse_shape(shape), parse_sharding(had)
+    if not part.is_array or not sharding.is_known:
+        return part.dense_text
+    sizes = sharding.global_shape(part.dimensions)
+    return f"{part.element_type}[{','.join(map(str, sizes))}]"
 
 
 def _spec(text: str, rank: int, mesh: Mesh | None) -> Spec | None:

@@ -40,6 +40,11 @@ LOOPS = frozenset(["while", "body", "cond", "scan", "body_fun", "cond_fun"])
 _BRANCH = re.compile(r"branch_\d+_fun$")
 
 
+def is_operation(name: str) -> bool:
+    """Whether the last component of an ``op_name`` is an operation, not a call or a loop."""
+    return bool(name) and name not in _NOISE and name not in LOOPS
+
+
 def split_components(op_name: str, separator: str = "/") -> list[str]:
     """Splits at ``separator`` outside brackets; an unbalanced rest stays in one piece."""
     parts: list[str] = []
