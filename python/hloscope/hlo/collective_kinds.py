@@ -30,7 +30,8 @@ class CollectiveKind:
     ``start_is_value``: its -start has the shape of the result, not a tuple of operands and
     results. ``has_global_ids``: use_global_device_ids says whether groups hold replicas or
     flattened devices; groups of other kinds hold partitions. ``assumes``: an assumption behind
-    the figures, as a clause.
+    the figures, as a clause. ``primitives``: what the names of jax's primitives that ask for one
+    begin with.
     """
 
     name: str
@@ -45,6 +46,7 @@ class CollectiveKind:
     start_is_value: bool = False
     has_global_ids: bool = False
     assumes: str = ""
+    primitives: tuple[str, ...] = ()
 
     @property
     def opcodes(self) -> tuple[str, ...]:
@@ -91,16 +93,21 @@ KINDS: dict[str, CollectiveKind] = {
     for kind in (
         CollectiveKind(
             "all-reduce", "ring", passes=2, reduces=True, is_async=True,
-            start_is_value=True, has_global_ids=True,
+            start_is_value=True, has_global_ids=True, primitives=("psum", "pmax", "pmin"),
         ),
         CollectiveKind(
             "all-gather", "ring", payload="result", gathers=True, reshards=True, is_async=True,
-            has_global_ids=True,
+            has_global_ids=True, primitives=("all_gather",),
         ),
-        CollectiveKind("reduce-scatter", "ring", reduces=True, scatters=True, has_global_ids=True),
-        CollectiveKind("all-to-all", "exchange", reshards=True),
-        CollectiveKind("collective-permute", "pairs", reshards=True, is_async=True),
-        CollectiveKind("collective-broadcast", "chain"),
+        CollectiveKind(
+            "reduce-scatter", "ring", reduces=True, scatters=True, has_global_ids=True,
+            primitives=("reduce_scatter", "psum_scatter"),
+        ),
+        CollectiveKind("all-to-all", "exchange", reshards=True, primitives=("all_to_all",)),
+        CollectiveKind(
+            "collective-permute", "pairs", reshards=True, is_async=True, primitives=("ppermute",)
+        ),
+        CollectiveKind("collective-broadcast", "chain", primitives=("pbroadcast",)),
         CollectiveKind(
             "ragged-all-to-all", "exchange", payload="first operand",
             assumes="as if its rows were spread evenly: how many go where is known when it runs",
@@ -134,6 +141,12 @@ def kind_of(opcode: str) -> CollectiveKind:
     """
     found = split(opcode)
     return KINDS[found[0]] if found is not None else _NONE
+
+
+def asked_kind(primitive: str) -> CollectiveKind:
+    """The kind that a primitive of jax asks for: of ``all_gather``, or one that says no to all."""
+    found = [(len(p), k) for k in KINDS.values() for p in k.primitives if primitive.startswith(p)]
+    return max(found, key=lambda x: x[0])[1] if found else _NONE  # psum_scatter is no psum
 
 
 def is_collective(opcode: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hloscope as hs
+import pytest
 from hloscope.analysis.base.collectives.find import Found, find, payload
 from hloscope.analysis.base.collectives.halo import join_halos
 from hloscope.analysis.base.collectives.windowed import join_windowed
@@ -32,3 +33,35 @@ def collectives_told(text: str) -> str:
 
 def test_every_collective() -> None:
     assert_table("collectives", collectives_told)
+
+
+# XLA:TPU writes a gather of little as a sum of what each device puts into zeros.
+WRITTEN_AS_A_SUM = """HloModule m, is_scheduled=true, num_partitions=8
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = f32[8388608] parameter(0)
+  y = f32[8388608] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true, to_apply=add, metadata={op_name="jit(f)/shard_map/PRIMITIVE" source_file="m.py" source_line=5}
+  ROOT z = f32[8388608] sine(y)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("primitive", "asked"),
+    [("all_gather", "all_gather"), ("reduce_scatter", "reduce_scatter"), ("psum", ""),
+     ("psum_invariant", ""), ("pmax", ""), ("dot_general", "")],
+)  # fmt: skip
+def test_what_xla_wrote_otherwise_than_it_was_asked_for_says_so(primitive: str, asked: str) -> None:
+    cap = hs.read(WRITTEN_AS_A_SUM.replace("PRIMITIVE", primitive), hardware="tpu-v5e")
+    (row,) = cap.collectives
+    assert row.asked_as == asked
+    said = f"requested  by name at m.py:5 as {asked}, of which XLA made this"
+    assert (said in str(cap.why(row))) == bool(asked)
+    (waits,) = cap.findings.of("exposed-collective")
+    assert (f"it is %y (asked for as {asked}), 32 MiB" in waits.evidence) == bool(asked)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from ...hlo import Instruction, Module, StackFrame, Target
-from ...hlo.collective_kinds import KINDS, OF_PERMUTES
+from ...hlo.collective_kinds import KINDS, OF_PERMUTES, asked_kind, kind_of
 from ...hlo.shardings.devices import DeviceGroups
 from ..base.lines.frames import own_line
 from ..base.lines.op_name import is_autodiff
@@ -200,6 +200,12 @@ class Collective(Row):
         return {True: "partitioner", False: "user", None: "unknown"}[self.inserted]
 
     @property
+    def asked_as(self) -> str:
+        """``all_gather`` where the program asks for that, and XLA wrote this kind instead; ""
+        where it wrote what was asked for, or nothing was."""
+        return asked_otherwise(self.op_name, self.kind) if self.inserted is False else ""
+
+    @property
     def axes_or_groups(self) -> str:
         """The mesh axes, or else the device groups: ``4 groups of 2``, ``8 pairs``."""
         if self.axes is not None:
@@ -227,6 +233,7 @@ class Collective(Row):
             "executions_most": self.most_executions,
             "phase": self.phase or None,
             "written_by": self.written_by,
+            "asked_as": self.asked_as or None,
             "moves": self.moved or None,
             "op_name": self.op_name,
             "line": self.line,
@@ -241,6 +248,13 @@ class Collective(Row):
                 for p in self.parts
             ],
         }
+
+
+def asked_otherwise(op_name: str, kind: str) -> str:
+    """The primitive of jax in a name, if it asks for another kind of collective."""
+    asked = op_name.rpartition("/")[2].partition("[")[0]
+    wanted = asked_kind(asked).name
+    return asked if wanted and kind_of(kind).name not in ("", wanted) else ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -78,7 +78,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             "exposed-collective",
             f"The chip waits {most}{duration(seconds)} ({percent(share)} of the modelled step) for"
             f" {many} {over(first)}",
-            f"{_hidden(seconds, whole)}{here}{_lines(lines, seconds)}; {it} is %{first.name},"
+            f"{_hidden(seconds, whole)}{here}{_lines(lines, seconds)}; {it} is %{first.name}{_asked(first)},"
             f" {size(first.payload_bytes)} of {moved(first)}{times(first)}{said and f'. {said}'}",
             advice,
             share,
@@ -89,6 +89,10 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _asked(row: Collective) -> str:
+    return f" (asked for as {row.asked_as})" if row.asked_as else ""
 
 
 def _hidden(waited: float, wire: float) -> str:

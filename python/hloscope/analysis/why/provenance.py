@@ -25,7 +25,7 @@ from ...readers.stablehlo.shardy_dump import ShardyDump, read_shardy_dump
 from ..base.lines.op_name import is_autodiff
 from ..base.lines.rules import with_rule
 from ..base.operands import ValueSource
-from ..comms.collective import Collective
+from ..comms.collective import Collective, asked_otherwise
 from ..comms.collectives import Collectives
 from .alignment import full_name, place
 from .by_metadata import ByMetadata
@@ -106,14 +106,14 @@ class Provenance:
         if self.joining is None or not all(found) or (len(found) < 2 and not nameless):
             if nameless and row.inferred:
                 return Why(unknown="it has lost its name, and with it the line that asks for it")
-            return self._by_name(row.op_name, row.frames)
+            return self._by_name(row, row.op_name, row.frames)
         each = []
         for one in found:
             written = self.joining.partitioned.is_written(one[0])
             each.append(self._asked_for(row, one) if written else self._joined(row, one))
         first = next((c for c in each if c.by_user), None)
         if first is None:
-            return each[0] if nameless else self._by_name(row.op_name, row.frames)
+            return each[0] if nameless else self._by_name(row, row.op_name, row.frames)
         if len(each) == 1:
             return first
         return replace(first, parts=tuple(dict.fromkeys(each)))
@@ -159,20 +159,20 @@ class Provenance:
 
     def _asked_for(self, row: Collective, found: list[Instruction]) -> Why:
         """The card of a row that may be any of these collectives, all requested by name."""
-        each = (self._by_name(full_name(i), i.frames) for i in reversed(found))
+        each = (self._by_name(row, full_name(i), i.frames) for i in reversed(found))
         cards = {c.line: c for c in each}
         if len(cards) > 1 and not row.op_name:
             lines = ", ".join(whole_place(line) for line in reversed(cards))
             return Why(unknown=f"{len(cards)} lines ask for one like it: {lines}")
-        return self._by_name(full_name(found[0]), found[0].frames)
+        return self._by_name(row, full_name(found[0]), found[0].frames)
 
-    def _by_name(self, op_name: str, frames: tuple[StackFrame, ...]) -> Why:
+    def _by_name(self, row: Collective, op_name: str, frames: tuple[StackFrame, ...]) -> Why:
         """The card of a collective that the program, or its derivative, requests by name."""
         ruled = with_rule(op_name, frames, self.target.sources)
         derived = is_autodiff(op_name) and ruled == frames
         return Why(
             op_name=op_name, line=line_of(ruled), by_user=True, by_autodiff=derived,
-            callers=callers_of(ruled, op_name),
+            callers=callers_of(ruled, op_name), asked_as=asked_otherwise(op_name, row.kind),
         )  # fmt: skip
 
     def _contradicts(self, cause: Cause, moves: ValueSource) -> bool:

@@ -33,6 +33,7 @@ class Why(Row):
     unknown: str = ""
     by_user: bool = False  # the program requests it by name, at ``line``
     by_autodiff: bool = False  # then: the derivative of what is at ``line`` does
+    asked_as: str = ""  # "all_gather", where XLA wrote another kind of collective for it
     callers: tuple[str, ...] = ()  # lines that called ``line``, nearest first
     parts: tuple[Why, ...] = ()  # if it serves several ops: the card of each
     listed: str = ""  # the line that tables show for it, if different, and why
@@ -55,6 +56,7 @@ class Why(Row):
             "shape": self.shape,
             "line": self.line,
             "line_listed": self.listed or None,
+            "asked_as": self.asked_as or None,
             "callers": list(self.callers),
             "operand": self.operand,
             "had": self.had,
@@ -111,6 +113,8 @@ class Why(Row):
             if not part.by_user:  # the partitioner's, combined with what was requested
                 how = f"by {part.opcode}{part._what()}"
             told = f"unknown: {part.unknown}" if part.unknown else f"{how}{_at(part.line)}"
+            if part.asked_as:
+                told += f" as {part.asked_as}, of which XLA made this"
             rows.append(("" if k else "requested", told))
             rows += part._called()
         return rows
