@@ -574,6 +574,31 @@ def checkpointed(followed: bool) -> hs.Capture:
     return hs.capture(jax.jit(jax.grad(loss)), shaped((16, 128, 128)), shaped((4096, 128)))
 
 
+def unrolled_attention(followed: bool, topology: str, layers: int = 6) -> hs.Capture:
+    """Every layer saves its scores, 1 GiB, and what is made of them."""
+
+    def attention(x: Any) -> Any:
+        scores = jnp.einsum("bqd,bkd->bqk", x, x)
+        return x + jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(jnp.sin(scores)), x)
+
+    def loss(x: Any) -> Any:
+        attend = jax.checkpoint(attention) if followed else attention
+        for _ in range(layers):
+            x = jnp.tanh(attend(x))
+        return (x * x).sum()
+
+    fn, x = jax.jit(jax.grad(loss)), shaped((16, 4096, 128))
+    return hs.capture(fn, x, topology=topology, hardware="tpu-v5e")
+
+
+pair("saved-values", "jax.checkpoint", "attention of unrolled layers computed again", PEAK, "tpu")(
+    partial(unrolled_attention, topology="v5e:1x1")
+)
+pair("does-not-fit", "jax.checkpoint", "so many layers that their scores do not fit", PEAK, "tpu")(
+    partial(unrolled_attention, topology="v5p:2x2x1", layers=10)  # too much for a v5e
+)
+
+
 twin(
     "stored-larger", "name the value before it is gathered",
     "the gather done again in the backward pass", PEAK, stored_gathered,

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...hlo import Instruction, Module, Shape, StackFrame, Target, opcodes, walk
 from ...hlo.collective_kinds import is_collective
+from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
 from ..base.lines.frames import is_library, own_line
 from ..base.operands import given_name
@@ -26,6 +27,7 @@ from . import limits
 from .facts import Facts
 from .finding import Finding, names, percent
 from .layout_rules import is_duplicate, not_donated_argument
+from .saved_values import AGAIN, changes_of, saved
 
 
 def not_donated(facts: Facts) -> Iterator[Finding]:
@@ -284,7 +286,13 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
     if peak <= room:
         return
     top = facts.memory.live_at_peak[:3]
-    shown = ", ".join(f"{v.name} ({size(v.bytes)})" for v in top)
+    shown = ", ".join(map(_named, top))
+    kept = saved(facts)
+    is_saved = 2 * kept.bytes >= peak
+    again = is_saved and bool(kept.function)
+    because = f"; {size(kept.bytes)} are saved for the backward pass" if is_saved else ""
+    if again:
+        because += f", {size(kept.held)} of it by {kept.calls:,} calls of `{kept.function}`"
     of = f"The peak of {size(peak)}"
     other = ""
     if facts.made_for_cpu and not facts.on_host:
@@ -293,15 +301,25 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "does-not-fit",
         f"{of} does not fit in the {size(chip.memory_bytes)} of a {chip.label}",
-        f"largest at the peak: {shown}{other}",
-        "shard the largest of them over more devices",
+        f"largest at the peak: {shown}{because}{other}",
+        AGAIN if again else "shard the largest of them over more devices",
         1.0,
         None,
         int(peak - chip.memory_bytes),
         "peak memory",
         tuple(v.instruction for v in top),
         own_line(top[0].frames) if top else None,
+        changes=changes_of(kept) if again else (),
     )
+
+
+def _named(value: LiveValue) -> str:
+    """``params['w'] (2 GiB)``, ``%fusion.3 f32[8,64] (2 GiB) at model.py:37``."""
+    if value.kind == "argument":
+        return f"{value.name} ({size(value.bytes)})"
+    frame = own_line(value.frames)
+    at = f" at {short_line(f'{frame.file}:{frame.line}')}" if frame is not None else ""
+    return f"%{value.name} {value.shape.dense_text} ({size(value.bytes)}){at}"
 
 
 def waiting_values(facts: Facts) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from . import (
     memory_rules,
     program_rules,
     residual_rules,
+    saved_values,
 )
 from .facts import Facts
 from .finding import Finding, Findings
@@ -64,6 +65,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("peak-of-a-line", memory_rules.peak_of_a_line, OPTIMISED),
     ("padding", memory_rules.padding, OPTIMISED),
     ("residuals", residual_rules.residuals, OPTIMISED),
+    ("saved-values", saved_values.saved_values, OPTIMISED),
     ("stored-larger", residual_rules.stored_larger, OPTIMISED),
     ("offloads-nothing", residual_rules.offloads_nothing, OPTIMISED),
     ("names-nothing", residual_rules.names_nothing, ANY_STAGE),
