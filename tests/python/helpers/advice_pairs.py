@@ -276,6 +276,27 @@ def tied_by_hand(followed: bool) -> hs.Capture:
 
 
 @pair(
+    "exposed-collective", "a dimension of their own",
+    "queries, keys and values side by side as [d, 3, n]", SECONDS,
+)  # fmt: skip
+def pieces_with_their_own_dimension(followed: bool) -> hs.Capture:
+    on = mesh("model")
+
+    def attend(x: Any, w: Any) -> Any:
+        if followed:
+            q, k, v = (y[:, 0] for y in jnp.split(jnp.einsum("td,dpn->tpn", x, w), 3, axis=1))
+        else:
+            q, k, v = jnp.split(x @ w, 3, axis=-1)
+        q, k, v = (y.reshape(-1, 16, 64) for y in (q, k, v))
+        scores = jax.nn.softmax(jnp.einsum("qhd,khd->hqk", q, k))
+        return jnp.einsum("hqk,khd->qhd", scores, v)
+
+    dims = (1024, 3, 1024) if followed else (1024, 3072)
+    w = shaped(dims, F32, on, *(None,) * (len(dims) - 1), "model")
+    return chip(attend, shaped((512, 1024), F32, on), w)
+
+
+@pair(
     "reduced-twice", "put side by side",
     "two projections of one value as one matmul", WIRE,
 )  # fmt: skip

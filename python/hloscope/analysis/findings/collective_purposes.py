@@ -21,6 +21,7 @@ gather  WEIGHTS      parameters that are stored in shards (FSDP)
 any     CONSTRAINED  a constraint of the person wants another sharding
         REQUESTED    the program asks for it by name
         RESHARDED    an operation needs another sharding than its operand has; ``why`` names both
+        PIECES       equal pieces of a sharded dimension, which do not end where the shards do
         ALONG        an operation goes along a dimension that is sharded
         INSERTED     the partitioner put it in, and which operation needs it is not known
         UNKNOWN      anything else
@@ -76,6 +77,7 @@ class For(Enum):
     REQUESTED = "requested"
     DERIVED = "derived"
     RESHARDED = "resharded"
+    PIECES = "pieces"
     ALONG = "along"
     INSERTED = "inserted"
     UNKNOWN = "unknown"
@@ -569,10 +571,42 @@ def _by_why(facts: Facts, row: Collective) -> Purpose | None:
     if card.had and card.needs and (not kind_of(row.kind).reduces or is_joined(row)):
         if kind_of(row.kind).exchanges and not _moves_axis(card):
             return None
+        pieces = _pieces(facts, card) if not kind_of(row.kind).gathers else ""
+        if pieces:
+            return Purpose(For.PIECES, pieces)
         return Purpose(For.RESHARDED, _resharded(card))
     return None
 
 
+def _pieces(facts: Facts, card: Why) -> str:
+    """A split or a concatenation of equal pieces along a dimension that stays sharded; else ""."""
+    before = facts.target.before_partitioning
+    module = before() if before is not None and card.opcode in _PIECES else None
+    had = _sharded(card.had)
+    if module is None or had != _sharded(_needed(card)[1]):
+        return ""
+    for i in module.instructions:
+        if i.opcode != card.opcode or i.op_name != card.op_name or not i.operands:
+            continue
+        part, whole = i.operands[0].shape, i.shape
+        if i.opcode in opcodes.SLICES:
+            part, whole = whole, part
+            if _STRIDED.search(i.attribute("slice") or ""):
+                continue
+        sizes = list(zip(part.dimensions, whole.dimensions, strict=True))
+        for d, (piece, size) in enumerate(sizes):
+            if piece < size and size % piece == 0 and d < len(had) and had[d] != "None":
+                of = f"{card.opcode} at {short_line(card.line)}" if card.line else card.opcode
+                return (
+                    f"dimension {d} of {whole.dense_text} is sharded, {had[d]}, and the"
+                    f" {size // piece} pieces of {of} do not end where the shards do"
+                    f"{_from(o for o in card.origins if o.of == 'operand')}"
+                )
+    return ""
+
+
+_PIECES = opcodes.SLICES | {"concatenate"}
+_STRIDED = re.compile(r"\[\d+:\d+:\d*[2-9]")  # every other element is no piece
 _NEEDS = {
     "result": "makes its result as", "needed as": "needs it as", "carried as": "carries it as",
     "returned as": "returns it as",
@@ -650,7 +684,7 @@ def words(rows: Sequence[Purpose]) -> tuple[str, str]:
     if first.what is For.GRADIENTS and all(x.is_stacked for x in rows):
         said += "; the loop keeps those of each trip"
     known = list(dict.fromkeys(of for x in rows for of in (x.of, *x.also) if of))
-    if first.what in (For.RESHARDED, For.INSERTED, For.ALONG):
+    if first.what in (For.RESHARDED, For.PIECES, For.INSERTED, For.ALONG):
         more = " (of the longest)" if len(known) > 1 else ""
         said = f"{said.format(of=known[0])}{more}"
         return (said if first.what is For.RESHARDED else said[:1].upper() + said[1:]), advice
@@ -727,6 +761,11 @@ _WORDS: dict[For, tuple[str, str]] = {
     For.REQUESTED: ("the program asks for it by name", ""),
     For.DERIVED: ("autodiff asks for it, for the gradient of what the line says", ""),
     For.RESHARDED: ("{of}", ""),
+    For.PIECES: (
+        "{of}",
+        "give the pieces a dimension of their own, which is not sharded: a weight [d, 3, n] in place"
+        " of [d, 3 · n], or one for each",
+    ),
     For.ALONG: ("{of}", ""),
     For.INSERTED: ("the partitioner put it in; which operation needs it is unknown: {of}", ""),
     For.UNKNOWN: ("", ""),
