@@ -12,12 +12,14 @@ from typing import Any
 
 import hloscope as hs
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hloscope.__main__ import main
 from hloscope.plan.running.programs import make_jobs
 from hloscope.show.blocks import analyses
 from hloscope.show.notebook.proof_job import ProofJobs
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 PROGRAM = """
@@ -226,3 +228,24 @@ def test_a_store_tells_apart_what_words_count_together(tmp_path: Path) -> None:
     options = hs.ProofOptions(store=tmp_path / "kept.db")
     keys = [make_jobs(cap, [{"in_shardings": way}], options)[0][0] for way in ways]
     assert keys[0] != keys[1]
+
+
+def test_state_that_is_returned_whole_is_returned_in_shards_too() -> None:
+    """The person's out_shardings replicate the state: in shards it has to be returned so."""
+    on = Mesh(np.array(jax.devices()), ("data",))
+    whole, rows = NamedSharding(on, P()), NamedSharding(on, P("data"))
+
+    def step(params: Any, opt: Any, x: Any) -> Any:
+        grads = jax.grad(lambda p: sum((jnp.tanh(x @ w) ** 2).sum() for w in p))(params)
+        mu = [0.9 * m + g for m, g in zip(opt["mu"], grads, strict=True)]
+        nu = [0.9 * n + g * g for n, g in zip(opt["nu"], grads, strict=True)]
+        new = [w - m / jnp.sqrt(n) for w, m, n in zip(params, mu, nu, strict=True)]
+        return new, {"mu": mu, "nu": nu}
+
+    w = [jax.ShapeDtypeStruct((8192, 8192), np.float32, sharding=whole)] * 4
+    x = jax.ShapeDtypeStruct((8, 8192), np.float32, sharding=rows)
+    fn = jax.jit(step, donate_argnums=(0, 1), out_shardings=whole)
+    cap = hs.capture(fn, w, {"mu": w, "nu": w}, x, hardware="tpu-v5e")
+    (proved,) = cap.findings.prove().of("replicated-state")
+    before, after = proved.proofs[0].peak
+    assert before - after > 0.9 * proved.bytes

@@ -634,6 +634,30 @@ twin(
 )  # fmt: skip
 
 
+@pair(
+    "replicated-state", "in the jax.shard_map that takes it whole",
+    "a part of the momentum updated on each device of a shard_map", PEAK,
+)  # fmt: skip
+def momentum_in_shard_map(followed: bool) -> hs.Capture:
+    on, n = mesh("data"), 16384
+
+    def step(w: Any, mu: Any, x: Any) -> Any:
+        grads = jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).sum())(w)
+        if not followed:
+            mu = 0.9 * mu + lax.psum(grads, "data")
+            return w - mu, mu
+        mu = 0.9 * mu + lax.psum_scatter(grads, "data", tiled=True)
+        return w - lax.all_gather(mu, "data", tiled=True), mu
+
+    state = P("data") if followed else P()
+    mapped = jax.shard_map(
+        step, mesh=on, in_specs=(P(), state, P("data")), out_specs=(P(), state), check_vma=False
+    )
+    w = shaped((n, n), F32, on)
+    mu = shaped((n, n), F32, on, *state)
+    return chip(mapped, w, mu, shaped((8, n), F32, on, "data"), donate_argnums=(0, 1))
+
+
 # -- the program ----------------------------------------------------------------------------------
 
 twin("large-constant", "pass the array as an argument", "given", PROGRAM, closed_over)

@@ -568,6 +568,7 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
         return
     n = len(facts.target.devices)
     specs, parts = _cut(facts, rows)
+    is_manual = _is_manual(rows)
     # arguments are held throughout, so that each byte counts at every point
     gain = int(sum(v.bytes * (1 - 1 / k) for v, k in zip(rows, parts, strict=True)))
     yield Finding(
@@ -575,7 +576,9 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
         f"{size(total)} of optimiser state is replicated on all {n:,} devices",
         f"the largest: {rows[0].name} ({size(rows[0].bytes)}), in a peak of {size(peak)} of"
         f" {size(chip.memory_bytes)}",
-        "shard the optimiser state over the data axis (ZeRO, Rajbhandari et al. 2020): each"
+        _IN_SHARD_MAP
+        if is_manual
+        else "shard the optimiser state over the data axis (ZeRO, Rajbhandari et al. 2020): each"
         " device then updates its part",
         facts.peak_share(gain),
         None,
@@ -583,8 +586,30 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
         "peak memory",
         tuple(v.instruction for v in rows),
         None,
-        changes=({"in_shardings": specs},) if specs else (),
+        changes=() if is_manual else _sharded_state(facts, specs),
     )
+
+
+_IN_SHARD_MAP = (
+    "in the jax.shard_map that takes it whole, by hand (ZeRO, Rajbhandari et al. 2020): in_specs"
+    " and out_specs of the state over the data axis, jax.lax.psum_scatter of the gradients, the"
+    " update of a part, jax.lax.all_gather of the parameters"
+)
+
+
+def _is_manual(rows: list[LiveValue]) -> bool:
+    """Whether the state enters a ``jax.shard_map``, which says itself how it is cut."""
+    users = [u for v in rows for u in v.instruction.users if u.op_name]
+    return bool(users) and all("shard_map/" in u.op_name for u in users)
+
+
+def _sharded_state(facts: Facts, specs: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Arrays of the state in shards, and the results that take their place in the next step."""
+    if not specs:
+        return ()
+    next_ = {d.argument: d.output_name for d in facts.memory.donations if d.output_name}
+    results = {f"result{next_[name]}": spec for name, spec in specs.items() if name in next_}
+    return ({"in_shardings": specs, **({"out_shardings": results} if results else {})},)
 
 
 def _cut(facts: Facts, rows: list[LiveValue]) -> tuple[dict[str, Any], list[int]]:

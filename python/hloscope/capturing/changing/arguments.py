@@ -261,13 +261,14 @@ def _with_in_shardings(
 def _out_shardings(call: GivenCall, given: Mapping[str, Any], wanted: Any, mesh: Mesh) -> Any:
     leaves, tree = jax.tree_util.tree_flatten_with_path(call.results)
     paths = ["/".join(["result", *(sharded.word(k) for k in path)]) for path, _ in leaves]
+    names = [f"result{jax.tree_util.keystr(path)}" for path, _ in leaves]
     own = given.get("out_shardings")
     if own is None:
         flat: list[Any] = [None] * len(paths)
     else:
         flat = _spread(placing.place_shardings(own, mesh, "out_shardings"), call.results)
     for pattern, spec in wanted.items():
-        for n in matching(pattern, paths):
+        for n in matching(pattern, paths, names):
             flat[n] = placing.named(mesh, as_spec(spec), paths[n])
     return jax.tree.unflatten(tree, flat)
 
