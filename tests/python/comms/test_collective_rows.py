@@ -49,7 +49,7 @@ ENTRY e {
   y = f32[8388608] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true, to_apply=add, metadata={op_name="jit(f)/shard_map/PRIMITIVE" source_file="m.py" source_line=5}
   ROOT z = f32[8388608] sine(y)
 }
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(

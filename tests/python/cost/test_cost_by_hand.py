@@ -293,3 +293,36 @@ ROOT %c = f32[250] conditional(%p, %x, %x), true_computation=%{first}, false_com
     # XLA counts the greatest branch of each quantity: no loop explains the difference
     flops = cost.xla[0]
     assert (flops.loops, flops.branches, flops.other) == (0, total[0] - 250, 0)
+
+
+# As XLA:TPU writes a layer's int8 weights in a loop: other tiles, in the memory of the stack.
+RETILED = """HloModule m, is_scheduled=true
+
+tiles {
+  t = s8[36,256,512]{2,1,0:T(32,128)(4,1)} parameter(0)
+  ROOT c = s8[36,256,512]{2,1,0:T(8,128)(4,1)} copy(t)
+}
+
+slice {
+  p = s8[36,256,512]{2,1,0:T(32,128)(4,1)} parameter(0)
+  f = s8[36,256,512]{2,1,0:T(8,128)(4,1)} fusion(p), kind=kLoop, ATTRIBUTE calls=tiles
+  n = s32[] parameter(1)
+  z = s32[] constant(0)
+  ROOT s = s8[1,256,512]{2,1,0:T(8,128)(4,1)} dynamic-slice(f, n, z, z), dynamic_slice_sizes={1,256,512}
+}
+
+ENTRY e {
+  w = s8[36,256,512]{2,1,0:T(32,128)(4,1)} parameter(0)
+  n = s32[] parameter(1)
+  ROOT s = s8[1,256,512]{2,1,0:T(8,128)(4,1)} fusion(w, n), kind=kLoop, calls=slice
+}
+"""
+
+
+def test_of_a_stack_that_only_gets_other_tiles_one_slice_is_read() -> None:
+    alias = "output_to_operand_aliasing={{}: (0, {})},"
+    (row,) = [
+        r for r in hs.read(RETILED.replace("ATTRIBUTE", alias)).cost()
+        if r.instruction.opcode == "fusion"
+    ]  # fmt: skip
+    assert row.bytes_accessed == pytest.approx(2 * 256 * 512, rel=0.02)  # read and written

@@ -62,9 +62,7 @@ def test_the_finding_names_the_whole_array_and_all_of_them_are_one(capture, mesh
     assert "f32[16,16,16] at " in found.evidence
     assert "from P('y', None, 'x') to P(None, ('x', 'y'), None)" in found.evidence
     shapes = (16, 16, 16), (32, 16, 16)
-    given = [
-        jax.ShapeDtypeStruct(s, np.float32, sharding=NamedSharding(mesh, P())) for s in shapes
-    ]
+    given = [jax.ShapeDtypeStruct(s, np.float32, sharding=NamedSharding(mesh, P())) for s in shapes]
     two = hs.capture(jax.jit(lambda x, y: (reshard(mesh, x), reshard(mesh, y))), *given)
     (found,) = two.findings.of("full-rematerialization")
     assert found.title == "XLA gathers all of 2 arrays to change their sharding"

@@ -228,15 +228,18 @@ def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
 
     Slices read what they return; an array that is updated in place is not read, and one that is
     scattered into only where it is updated; broadcasts and reshapes read it each; all other users
-    share one read. ``body`` maps fusions to computations.
+    share one read. Users of what only renames it or gives it other tiles are its users. ``body``
+    maps fusions to computations.
     """
     opcode = t.by_opcode(lambda o: _KIND.get(o, _TRIVIAL), np.int64)
     is_parameter = t.by_opcode(lambda o: o == "parameter", bool)
     used = t.operands.values
     user = t.operands.rows
     position = np.arange(len(used)) - t.operands.offsets[user]
-    edge = is_parameter[used]
-    used, user, position = used[edge], user[edge], position[edge]
+    source = _sources(t, body, is_parameter)
+    renames = (source >= 0) & ~is_parameter
+    edge = (source[used] >= 0) & ~renames[user]
+    used, user, position = source[used[edge]], user[edge], position[edge]
     # one entry per edge from a parameter to an operand of a user
     kind = opcode[user]
     sliced = (kind == _SLICE) | ((kind == _DYNAMIC_SLICE) & (position == 0))
@@ -252,10 +255,42 @@ def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     np.add.at(reads, used[scattered], size[t.operands.values[updates[scattered]]])
     shared = np.zeros(len(size), bool)
     shared[used[~(sliced | in_place | scattered | again | nested)]] = True
+    roots = t.roots[t.roots >= 0]
+    shared[source[roots[renames[roots]]]] = True
     reads[shared] += size[shared]
     reads[size == 0] = 0.0  # slices of a parameter that is elsewhere cost nothing here either
     _nested(t, body, reads, list(zip(used[nested], user[nested], position[nested], strict=True)))
     return reads
+
+
+def _sources(t: Table, body: dict[int, int], is_parameter: Bools) -> npt.NDArray[np.int64]:
+    """The parameter that a value inside a fusion is, as it was given; -1 for all others.
+
+    XLA:TPU gives a stack of weights other tiles by a fusion in the memory of its operand, of which
+    a trip of a loop then takes its slice: nothing but the slice is read.
+    """
+    source = np.where(is_parameter, np.arange(len(is_parameter)), -1)
+    fused = np.zeros(len(t.first), bool)
+    fused[list(body.values())] = True
+    same = fused[t.computation] & t.by_opcode(lambda o: o in ("bitcast", "fusion"), bool)
+    for n in np.flatnonzero(same).tolist():  # operands come first
+        i = t.instructions[n]
+        if i.operands and (i.opcode == "bitcast" or _is_in_place(i)):
+            source[n] = source[i.operands[0].index]
+    return source
+
+
+def _is_in_place(i: Instruction) -> bool:
+    """Whether a fusion copies its only operand, in the memory of which its result is."""
+    called = i.called_computations
+    root = called[0].root if called else None
+    return (
+        len(i.operands) == 1
+        and i.attribute("output_to_operand_aliasing") is not None
+        and root is not None
+        and root.opcode == "copy"
+        and root.operands[0].opcode == "parameter"
+    )
 
 
 _TRIVIAL, _SLICE, _DYNAMIC_SLICE, _UPDATE, _SCATTER, _EACH, _FUSION = range(7)

@@ -763,8 +763,8 @@ _WORDS: dict[For, tuple[str, str]] = {
     For.RESHARDED: ("{of}", ""),
     For.PIECES: (
         "{of}",
-        "give the pieces a dimension of their own, which is not sharded: a weight [d, 3, n] in place"
-        " of [d, 3 · n], or one for each",
+        "give the pieces a dimension of their own, which is not sharded: a weight [d, 3, n] in"
+        " place of [d, 3 · n], or one for each",
     ),
     For.ALONG: ("{of}", ""),
     For.INSERTED: ("the partitioner put it in; which operation needs it is unknown: {of}", ""),

@@ -78,8 +78,9 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             "exposed-collective",
             f"The chip waits {most}{duration(seconds)} ({percent(share)} of the modelled step) for"
             f" {many} {over(first)}",
-            f"{_hidden(seconds, whole)}{here}{_lines(lines, seconds)}; {it} is %{first.name}{_asked(first)},"
-            f" {size(first.payload_bytes)} of {moved(first)}{times(first)}{said and f'. {said}'}",
+            f"{_hidden(seconds, whole)}{here}{_lines(lines, seconds)}; {it} is"
+            f" %{first.name}{_asked(first)}, {size(first.payload_bytes)} of"
+            f" {moved(first)}{times(first)}{said and f'. {said}'}",
             advice,
             share,
             seconds,

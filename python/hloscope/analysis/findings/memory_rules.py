@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...hlo import Instruction, Module, Shape, StackFrame, Target, opcodes, walk
+from ...hlo.changes import Changes
 from ...hlo.collective_kinds import is_collective
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
@@ -603,13 +604,16 @@ def _is_manual(rows: list[LiveValue]) -> bool:
     return bool(users) and all("shard_map/" in u.op_name for u in users)
 
 
-def _sharded_state(facts: Facts, specs: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+def _sharded_state(facts: Facts, specs: dict[str, Any]) -> tuple[Changes, ...]:
     """Arrays of the state in shards, and the results that take their place in the next step."""
     if not specs:
         return ()
     next_ = {d.argument: d.output_name for d in facts.memory.donations if d.output_name}
     results = {f"result{next_[name]}": spec for name, spec in specs.items() if name in next_}
-    return ({"in_shardings": specs, **({"out_shardings": results} if results else {})},)
+    changes: Changes = {"in_shardings": specs}
+    if results:
+        changes["out_shardings"] = results
+    return (changes,)
 
 
 def _cut(facts: Facts, rows: list[LiveValue]) -> tuple[dict[str, Any], list[int]]:

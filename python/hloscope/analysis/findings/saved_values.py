@@ -2,7 +2,7 @@
 
     step ─ loss ─┬─ block ─ attention   scores  ▇▇▇▇   saved by every call, until the backward pass
                  ├─ block ─ attention   scores  ▇▇▇▇   reaches it: with jax.checkpoint around
-                 └─ block ─ attention   scores  ▇▇▇▇   ``attention`` only those of one call are there
+                 └─ block ─ attention   scores  ▇▇▇▇   it only those of one call are there
 
 Stacks of a loop, which its body saves, have a rule of their own (``residual_rules.py``).
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...hlo import StackFrame
+from ...hlo.changes import Changes
 from ..base.lines.frames import own_line
 from ..grouping.groups import GroupTree, group_tree
 from ..memory.memory import LiveValue
@@ -103,7 +104,7 @@ AGAIN = (
 )
 
 
-def changes_of(found: Saved) -> tuple[dict[str, object], ...]:
+def changes_of(found: Saved) -> tuple[Changes, ...]:
     return ({"remat": {found.function: None}},) if found.function else ()
 
 

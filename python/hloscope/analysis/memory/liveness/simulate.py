@@ -207,9 +207,7 @@ def _with_copies(live: Liveness, copies: Sequence[CopiedFirst]) -> Liveness:
     read = np.stack([arguments, points, end[arguments]], axis=1)
     rows = np.vstack([given, read, others])
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-    return replace(
-        live, kind=kind, start=start, end=end, ranges=rows, defined_by=made, leaf=leaf
-    )
+    return replace(live, kind=kind, start=start, end=end, ranges=rows, defined_by=made, leaf=leaf)
 
 
 def _with_places(live: Liveness, donated: Sequence[Alias]) -> Liveness:
