@@ -6,7 +6,8 @@ This is hard because compilers print one transfer many times:
                                                                what it calls
     XLA:TPU   fusion { all-gather channel 5 } AsyncCollectiveStart
               fusion %async_collective_fusion { all-gather channel 5, dot … }
-              fusion { all-gather channel 5 } AsyncCollectiveDone     one: the channel says so
+              fusion { all-gather channel 5 } AsyncCollectiveDone     one: the channel says so,
+                                                 also of steps in the bodies of loops in between
               fusion %all-reduce-scatter { all-reduce, dynamic-slice }      a reduce-scatter
     while %windowed_dot_general_body_rs { 4 collective-permutes }     one collective matmul
 """
@@ -91,7 +92,38 @@ def find(module: Module, only: str = "") -> list[Found]:
                 continue
             joined[key] = found
         singles.append(found)
-    return sorted(singles, key=lambda f: f.op.index)
+    elsewhere = _begun_elsewhere(joined)
+    return sorted((f for f in singles if id(f) not in elsewhere), key=lambda f: f.op.index)
+
+
+def _begun_elsewhere(joined: dict[tuple[object, ...], Found]) -> set[int]:
+    """Puts prints in the bodies of loops to the transfer that is under way meanwhile.
+
+    XLA:TPU hides a transfer behind loops too: it begins before them, has a step in their bodies,
+    and is done after them. The bodies then have no start of it.
+    """
+    begun: dict[tuple[object, ...], list[Found]] = defaultdict(list)
+    others: list[tuple[tuple[object, ...], Found]] = []
+    for (_, *which), found in joined.items():
+        if any(map(_starts, _prints(found))):
+            begun[tuple(which)].append(found)
+        else:
+            others.append((tuple(which), found))
+    gone = set()
+    for key, found in others:
+        if len(begun[key]) == 1:
+            begun[key][0].members |= found.members
+            gone.add(id(found))
+    return gone
+
+
+def _prints(found: Found) -> list[Instruction]:
+    instructions = found.op.module.instructions
+    return [i for n in found.members if split((i := instructions[n]).opcode)]
+
+
+def _starts(op: Instruction) -> bool:
+    return any(i.custom_call_target == "AsyncCollectiveStart" for i in op.computation.instructions)
 
 
 def _meant(kind: str, op: Instruction, anchor: Instruction) -> str:
