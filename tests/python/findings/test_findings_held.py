@@ -163,7 +163,8 @@ def test_what_does_not_fit() -> None:
     assert of(step(512), "does-not-fit") == of(step(513, None), "does-not-fit") == ()
     found = only(step(513), "does-not-fit")
     assert found.title == "The peak of 1 GiB does not fit in the 1 GiB of a Round"
-    assert found.evidence == "largest at the peak: p (513 MiB), s (513 MiB)"
+    shown = "p (513 MiB), %s f32[513,512,512] (513 MiB) at m.py:3"
+    assert found.evidence == f"largest at the peak: {shown}"
     assert (found.share, found.bytes, found.line) == (1.0, 2 << 20, "")
     assert [i.name for i in found.instructions] == ["p", "s"]
 
