@@ -12,6 +12,8 @@ import { alphaOf, fillOf, isUnknown, type PaintState, wordsAlphaOf } from "./pai
 const TEXT_PIXELS = 6;
 /** Shapes in boxes are readable from this size on. */
 export const ROOMY_PIXELS = 9.5;
+/** How far operations that cost next to nothing fade into the background. */
+const PALE = 0.6;
 
 /** The "+" or "−" sign of something that can be opened or closed. */
 export function sign(
@@ -56,6 +58,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   const life = s.life ? s.life.items[item] : Life.Kept;
   if (kind === ItemKind.Box) {
     const unknown = isUnknown(s, item);
+    const pale = words.quiet && !s.life && !s.looks.sums;
     surface.rect(x, y, w, h, {
       fill: fillOf(s, item, theme.unknown),
       stroke: unknown ? theme.edge : stepBorder(s, life),
@@ -64,6 +67,10 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       dash: unknown || life === Life.Removed,
       alpha,
     });
+    if (pale) {
+      const veil = { fill: theme.background, radius: 5, alpha: PALE * (alpha ?? 1) };
+      surface.rect(x + border, y + border, w - 2 * border, h - 2 * border, veil);
+    }
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
     const opens = scene.opens(item);
     const roomy = M.SHAPE_SIZE * scale >= ROOMY_PIXELS;
@@ -116,24 +123,25 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       }
       y += 2 * M.STACK_OFFSET;
     }
+    const quiet = words.quiet && life === Life.Kept;
     surface.rect(x, y, w, h, {
-      fill,
-      stroke: life === Life.Kept ? stroke : stepBorder(s, life),
+      fill: quiet && !heat ? undefined : fill,
+      stroke: quiet ? theme.containerBorder : life === Life.Kept ? stroke : stepBorder(s, life),
       lineWidth: border,
-      radius: 6,
+      radius: quiet ? 11 : 6,
       dash: life === Life.Removed,
       alpha,
     });
     stepSign(surface, s, x, y, life);
-    bar(surface, s, item, x + 8, y + h - 6, w - 16);
+    if (!quiet || s.looks.sums) bar(surface, s, item, x + 8, y + h - 6, w - 16);
     if (M.LABEL_SIZE * scale < TEXT_PIXELS) return;
     const left = x + 10;
     const tiny = words.small && M.SHAPE_SIZE * scale >= ROOMY_PIXELS;
-    const line = y + (tiny ? 10 : 14);
+    const line = y + (tiny ? 10 : words.quiet ? M.BOX_HEIGHT / 2 - 3 : 14);
     surface.text(words.label, left, line, {
       size: M.LABEL_SIZE,
-      bold: true,
-      color: theme.text,
+      bold: !words.quiet,
+      color: words.quiet && !heat ? theme.mutedText : theme.text,
       alpha: ink,
     });
     if (stack) {
@@ -146,13 +154,13 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
         alpha: ink,
       });
     }
-    sign(surface, s, x + w - 12, y + 14, true, ink);
+    sign(surface, s, x + w - 12, words.quiet ? line : y + 14, true, ink);
     const color = heat ? theme.text : theme.mutedText;
     const put = (text: string, x: number, y: number, size: number): void =>
       surface.text(text, x, y, { size, color, alpha: ink });
     const lines = s.life ? [] : words.lines;
     if (words.small && lines.length > 0 && !tiny) {
-      const after = left + metrics.width(words.label, M.LABEL_SIZE, true) + ASIDE_GAP;
+      const after = left + metrics.width(words.label, M.LABEL_SIZE, !words.quiet) + ASIDE_GAP;
       put(lines[0], after, line, M.SUB_SIZE);
     }
     if (!words.small || tiny) {

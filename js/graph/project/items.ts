@@ -69,6 +69,8 @@ export interface ItemText {
   chips: Chip[];
   /** Whether a closed item has next to none of the work: its second line is seen when zoomed. */
   small: boolean;
+  /** Whether it stands for what nobody looks for: small operations between the program's parts. */
+  quiet: boolean;
   width: number;
   height: number;
 }
@@ -89,6 +91,8 @@ const CONTENT_ROOM = 230;
 /** Of one with next to no work it stands beside the name. */
 const ASIDE_ROOM = 130;
 export const ASIDE_GAP = 7;
+/** Small operations are lower than other boxes by this. */
+const QUIETER = 6;
 const TITLE_GAP = 20;
 const NO_CHIPS: Chip[] = [];
 /** An item with less of the program's work and of its operations is as low as an operation. */
@@ -157,7 +161,8 @@ export class ItemWriter {
       const top = M.BOX_HEIGHT + lines.length * M.LINE_HEIGHT;
       width = Math.max(width, this.place(chips, width, top - 2));
       const height = top + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
-      return { label, lines, sub, counted: true, chips, small: false, width, height };
+      const quiet = lines.length === 0 && this.isTrifle(node);
+      return { label, lines, sub, counted: true, chips, small: false, quiet, width, height };
     }
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
@@ -177,19 +182,21 @@ export class ItemWriter {
         counted: true,
         chips: named,
         small: false,
+        quiet: false,
         width,
         height: M.HEADER_HEIGHT,
       };
     }
     const stack = kind === ItemKind.Stack;
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
-    const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, true);
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
     const small = this.isSmall(inside, times);
+    const quiet = small && this.isSection(inside);
+    const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, !quiet);
     const { lines, sub: amounts } = this.summaryOf(inside, small);
     const sub = `${amounts}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
-    const name = m.width(label, M.LABEL_SIZE, true) + badge + 22 + M.SIGN;
+    const name = m.width(label, M.LABEL_SIZE, !quiet) + badge + 22 + M.SIGN;
     const counted = lines.length === 0 || this.lines > CONTENT_LINES;
     const widest = Math.max(
       ...[...lines, counted ? sub : ""].map((line) => m.width(line, M.SUB_SIZE)),
@@ -197,7 +204,7 @@ export class ItemWriter {
     const aside = small && lines.length > 0 ? m.width(lines[0], M.SUB_SIZE) + ASIDE_GAP : 0;
     let width = small ? name + aside : Math.max(96, name, widest + 22);
     let height = small
-      ? M.BOX_HEIGHT
+      ? M.BOX_HEIGHT - (quiet ? QUIETER : 0)
       : M.BOX_HEIGHT + (lines.length + Number(counted)) * M.LINE_HEIGHT + 2;
     const chips = this.fitting(named, Math.max(width, CHIPS_ROOM) - CHIPS_PAD);
     width = Math.max(width, this.place(chips, width, height - (small ? 2 : 5)));
@@ -206,7 +213,7 @@ export class ItemWriter {
       width += 2 * M.STACK_OFFSET;
       height += 2 * M.STACK_OFFSET;
     }
-    return { label, lines, sub, counted, chips, small, width, height };
+    return { label, lines, sub, counted, chips, small, quiet, width, height };
   }
 
   /** What is in a closed container, and how much of what. */
@@ -235,9 +242,18 @@ export class ItemWriter {
     const { tree, counts } = this;
     const runs = Math.max(1, times);
     if (worthOf(tree, tree.root) === 0 || worthOf(tree, node) * runs >= SMALL_WORK) return false;
-    const group = tree.groupOf(node);
-    if (group >= 0 && tree.model.groupKind(group) === "section") return true;
+    if (this.isSection(node)) return true;
     return counts.total(node) * runs < SMALL_COUNT * counts.total(tree.root);
+  }
+  /** Whether it is an operation that costs next to nothing beside the program's others. */
+  private isTrifle(node: number): boolean {
+    const { tree } = this;
+    if (worthOf(tree, tree.root) === 0 || worthOf(tree, node) >= SMALL_WORK) return false;
+    return !tree.model.has(node, Flag.Landmark);
+  }
+  private isSection(node: number): boolean {
+    const group = this.tree.groupOf(node);
+    return group >= 0 && this.tree.model.groupKind(group) === "section";
   }
   memberNode(position: number): number {
     return this.tree.node(this.tree.model.fold.members.values[position]);

@@ -9,7 +9,7 @@
 Every operation has a path through the person's program: the expressions around it, call by call.
 A box is named by the innermost expression that nearly all of its operations are in, unless
 what is around the box is in that expression as well: then it says nothing of the box, and two
-statements that nearly all of them are in name it.
+statements that nearly all of them are in name it, or the variables that a few set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import copy
 import re
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -44,6 +44,8 @@ NEARLY_ALL = 0.7
 EACH_OF_TWO = 0.2
 # Characters of the name of each.
 SHORT = 18
+# More statements than this that a box is of do not name it.
+MOST_SET = 4
 # Characters of a name; longer code is shortened from inside.
 LONGEST = 34
 # A variable of fewer characters (x, h, zt) does not say what it holds.
@@ -134,6 +136,10 @@ class Code:
         }
         return names.pop() if len(names) == 1 else ""
 
+    def sets(self, number: int) -> str:
+        """The variables that a statement sets, or ''."""
+        return _target(self.nodes[number])
+
     def line(self, number: int) -> int:
         return int(getattr(self.nodes[number], "lineno", 0))
 
@@ -156,22 +162,29 @@ class Code:
         value = node.value if isinstance(node, _STATEMENTS) else node
         if value is None:
             return ""
-        whole = not (alone and _holds_call(value))
-        code = self._brief(value, room, WHOLE if whole else 1)
-        if name and len(name) + 3 + len(code) <= room:
+        alone = alone and _holds_call(value)
+        if name and (code := self._brief(value, room - len(name) - 3, alone)):
             return f"{name} = {code}"
-        return name if len(name) >= TELLING else code
+        if len(name) >= TELLING:
+            return name
+        return self._brief(value, room, alone) or self._briefest(value)[: room - 1] + _ELIDED
 
-    def _brief(self, node: ast.AST, room: int, most: int) -> str:
-        text = ""
-        for depth in (d for d in (WHOLE, 3, 2, 1) if d <= most):
-            shown = _Brief(self.modules, depth).visit(copy.deepcopy(node))
-            text = ast.unparse(ast.fix_missing_locations(shown)).replace("\n", " ")
-            if len(text) <= room:
-                return text
-        return text[: room - 1].rstrip() + _ELIDED
+    def _brief(self, node: ast.AST, room: int, alone: bool) -> str:
+        """The code in so many characters, shortened step by step; '' if that is not enough."""
+        texts = (self._shorter(node, *step) for step in (_STEPS[-2:] if alone else _STEPS))
+        return next((text for text in texts if len(text) <= room), "")
+
+    def _briefest(self, node: ast.AST) -> str:
+        return self._shorter(node, *_STEPS[-1])
+
+    def _shorter(self, node: ast.AST, settings: bool, depth: int) -> str:
+        shown = _Brief(self.modules, settings, depth).shorter(node)
+        return ast.unparse(ast.fix_missing_locations(shown)).replace("\n", " ")
 
 
+# Code is shortened step by step until it fits: with its settings or without, and how many calls
+# inside one another are shown.
+_STEPS = ((True, WHOLE), (False, WHOLE), (False, 3), (False, 2), (False, 1), (False, 0))
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
 # Expressions that jax can be asked something by.
 _ACTING = (
@@ -203,43 +216,133 @@ def _target(node: ast.AST) -> str:
     return ", ".join(kept)
 
 
-class _Brief(ast.NodeTransformer):
-    """Leaves out names of modules and of ``self``, and what is deeper than ``depth`` calls."""
+# Methods that give the same values in another type or form.
+_SAME_VALUES = frozenset(("astype", "reshape", "ravel", "flatten", "squeeze", "copy"))
+# An addend of less only keeps a division from failing.
+EPSILON = 1e-3
 
-    def __init__(self, modules: set[str], depth: int) -> None:
+
+class _Brief(ast.NodeTransformer):
+    """Leaves out names of modules and of ``self``, casts, and what is deeper than ``depth`` calls.
+
+    Without ``settings`` also what says how rather than of what: keywords, text, ``[:, None]``,
+    ``+ 1e-6``, reshapes.
+    """
+
+    def __init__(self, modules: set[str], settings: bool, depth: int) -> None:
         self.modules = modules
+        self.settings = settings
         self.depth = depth
 
+    def shorter(self, node: ast.AST) -> ast.AST:
+        """A shorter copy; a cast or a reshape of a variable that is all there is stays."""
+        node = copy.deepcopy(node)
+        if isinstance(node, ast.Call) and _is_of(node, _SAME_VALUES):
+            of = node.func.value  # type: ignore[attr-defined]
+            if self.settings or _is_plain(of):
+                method = ast.Attribute(self.visit(of), node.func.attr)  # type: ignore[attr-defined]
+                args = node.args if self.settings else [ast.Name(id=_ELIDED)][: len(node.args)]
+                return ast.Call(method, [self.visit(a) for a in args], [])
+        return self.visit(node)  # type: ignore[no-any-return]
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Name) and node.value.id in {*self.modules, "self"}:
+        root: ast.AST = node.value
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in self.modules:
+            return ast.Name(id=node.attr)
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
             return ast.Name(id=node.attr)
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if _is_of(node, ("astype",) if self.settings else _SAME_VALUES):
+            return self.visit(node.func.value)  # type: ignore[attr-defined, no-any-return]
         function = self.visit(node.func)
         named = next((k.value for k in node.keywords if k.arg == "name"), None)
-        if named is not None and self.depth < WHOLE:  # flax: what the module is called
+        if named is not None and not self.settings:  # flax: what the module is called
             return ast.Call(function, [named], [])
-        if self.depth <= 1:
-            given = node.args or node.keywords
-            return ast.Call(function, [ast.Name(id=_ELIDED)] if given else [], [])
+        if self.settings:
+            return ast.Call(
+                function,
+                [self.visit(a) for a in node.args],
+                [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords],
+            )
+        given = [a for a in node.args if not _is_setting(a)]
+        if self.depth <= 1 and not (len(given) == 1 and _is_plain(given[0])):
+            first = [self.visit(a) for a in given[:1] if self.depth == 1 and _is_plain(a)]
+            some = given or (isinstance(node.func, ast.Name) and (node.args or node.keywords))
+            rest = [ast.Name(id=_ELIDED)] * bool(some)
+            return ast.Call(function, [*first, *rest], [])
         self.depth -= 1
-        args = [self.visit(a) for a in node.args]
-        if self.depth < WHOLE - 50:
-            keywords = []
-            args += [ast.Name(id=_ELIDED)] if node.keywords else []
-        else:
-            keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
+        args = [self.visit(a) for a in given]
         self.depth += 1
-        return ast.Call(function, args, keywords)
+        return ast.Call(function, args, [])
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        if not self.settings and isinstance(node.op, ast.Add):
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                if isinstance(one, ast.Constant) and isinstance(one.value, float):
+                    if abs(one.value) <= EPSILON:
+                        return self.visit(other)  # type: ignore[no-any-return]
+        return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if not self.settings and _turns(node.slice):
+            return self.visit(node.value)  # type: ignore[no-any-return]
         if self.depth <= 2 and not isinstance(node.slice, (ast.Name, ast.Constant)):
             return ast.Subscript(self.visit(node.value), ast.Name(id=_ELIDED))
         return self.generic_visit(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         return ast.Name(id=_ELIDED)
+
+
+def _is_of(node: ast.Call, methods: Iterable[str]) -> bool:
+    """Whether it is a call of one of these methods, of some value."""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in methods
+
+
+def _is_plain(node: ast.AST) -> bool:
+    """Whether it is a variable, an attribute or an element of one."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Name, ast.Constant)):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _is_setting(node: ast.AST) -> bool:
+    """A number, or text that names nothing: an axis, ``"bqd,bkd->bqk"``."""
+    if isinstance(node, ast.UnaryOp):
+        return _is_setting(node.operand)
+    if isinstance(node, ast.Tuple):
+        return all(_is_setting(n) for n in node.elts)
+    return isinstance(node, ast.Constant) and not (
+        isinstance(node.value, str) and node.value.isidentifier()
+    )
+
+
+def _turns(index: ast.AST) -> bool:
+    """Whether an index takes all of an array: ``[:, None]``."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(
+        (isinstance(p, ast.Constant) and p.value in (None, ...))
+        or (isinstance(p, ast.Slice) and p.lower is p.upper is p.step is None)
+        for p in parts
+    )
+
+
+def _nearly_all(steps: Counter[Step], total: int) -> list[Step]:
+    """The fewest statements that nearly all of ``total`` operations are in."""
+    out: list[Step] = []
+    seen = 0
+    for step, times in steps.most_common():
+        if seen >= NEARLY_ALL * total:
+            break
+        out.append(step)
+        seen += times
+    return out if seen >= NEARLY_ALL * total else []
 
 
 def _first_operation(label: str) -> str:
@@ -409,19 +512,22 @@ class BoxNames:
         """The code of a box, and its line; None where it says nothing of the box."""
         path = self._shared(weights)
         if not path:
-            return self._of_two(weights, 0)
+            return self._of_some(weights, 0)
         file, number = path[-1]
         alone = number < 0
         inside = path[:-1] if alone else path
         of_group = self._of_group(around)
         if inside == of_group[: len(inside)] and (not alone or len(of_group) > len(inside)):
-            return None if alone else self._of_two(weights, len(path))
+            return None if alone else self._of_some(weights, len(path))
         code = self.codes[file]
         words = code.words(~number if alone else number, alone)
         return (words, code.line(~number if alone else number)) if words else None
 
-    def _of_two(self, weights: Counter[int], depth: int) -> tuple[str, int] | None:
-        """The code of the two statements that nearly all operations of a box are in, and a line."""
+    def _of_some(self, weights: Counter[int], depth: int) -> tuple[str, int] | None:
+        """The code of the statements that nearly all operations of a box are in, and a line.
+
+        Of two it is their code, of more the variables that they set.
+        """
         steps: Counter[Step] = Counter()
         total = 0
         for frame, times in weights.items():
@@ -429,15 +535,21 @@ class BoxNames:
             total += times if path else 0
             if len(path) > depth and path[depth][1] >= 0:
                 steps[path[depth]] += times
-        two = [step for step, times in steps.most_common(2) if times >= EACH_OF_TWO * total]
-        if len(two) < 2 or sum(steps[step] for step in two) < NEARLY_ALL * total:
+        most = [step for step, times in steps.most_common(2) if times >= EACH_OF_TWO * total]
+        if len(most) < 2 or sum(steps[step] for step in most) < NEARLY_ALL * total:
+            most = _nearly_all(steps, total)
+            if not 2 < len(most) <= MOST_SET:
+                return None
+        most.sort(key=lambda step: (step[0], self.codes[step[0]].line(step[1])))
+        if len(most) == 2:
+            words = [self.codes[file].words(number, room=SHORT) for file, number in most]
+        else:
+            words = [self.codes[file].sets(number) for file, number in most]
+        if not all(words) or len(set(words)) < 2:
             return None
-        two.sort(key=lambda step: (step[0], self.codes[step[0]].line(step[1])))
-        words = [self.codes[file].words(number, room=SHORT) for file, number in two]
-        if not all(words) or words[0] == words[1]:
-            return None
-        file, number = two[0]
-        return " · ".join(words), self.codes[file].line(number)
+        file, number = most[0]
+        name = (" · " if len(most) == 2 else ", ").join(dict.fromkeys(words))
+        return name, self.codes[file].line(number)
 
     def _of_group(self, g: int) -> Path:
         known = self.__dict__.setdefault("_known", {})

@@ -3,6 +3,7 @@
     x = conv(p[0], x)  ─ for p in …: one stack for all of them
     independent calls  ─ each is a connected part of the rows          expert 0 │ expert 1 │ …
     calls in a chain   ─ the k-th product of each line, by depth       conv 0 ─ conv 1 ─ …
+    blocks of two kinds ─ attention 8 times, one of mlp and experts 4   block 0 ─ … ─ block 7
 
 A call runs from its begin to its end before the next: no later one feeds an earlier one. Where
 that does not hold, or lines do not occur equally often, the calls stay together.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path
+from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, REMAT, Path
 from ..base.table import Ints, Table
 from .call_tree import AT_LINE
 from .layers.repeats import Graph
@@ -86,15 +87,14 @@ class Instances:
                 if graph is None:
                     continue
                 late = BACKWARD in node
-                twin = tuple(FORWARD if p == BACKWARD else p for p in node) if late else ()
+                twin = _forward(node) if late else ()
                 n = self.times.get(twin, 0) or _times(counts, depth if late else None, first)
                 if not late:
                     self.times[node] = 1  # until it is split
-                if n < 2 or not self._all_of_it(mine, level, n):
-                    continue
-                found = self._apart(mine, graph, n, counts) or self._in_turn(
-                    mine, graph, n, depth, counts
-                )
+                found = self._told_apart(mine, level, graph, n, depth, counts)
+                if not found and not late:
+                    n = _times_of_kinds(counts, first)
+                    found = self._told_apart(mine, level, graph, n, depth, counts)
                 if not found:
                     continue
                 name, _, at = node[-1].partition(AT_LINE)
@@ -107,10 +107,24 @@ class Instances:
                         if k >= 0:
                             number = n - 1 - k if late else k
                             one = f"{name} {number}{AT_LINE}{at}{LAYER}"
-                            new = (*node[:-1], one, *path[level:])
+                            new = (*node[:-1], one, *_calls(path[level:]))
                             self.scope[row] = self.path_id(new)
                         below[new].append(row)
             level += 1
+
+    def _told_apart(
+        self,
+        rows: list[int],
+        level: int,
+        graph: Graph,
+        n: int,
+        depth: list[int],
+        lines: dict[tuple[Path, int], list[int]],
+    ) -> dict[int, int]:
+        """The number of the call that each row is of, if ``n`` calls can be told apart."""
+        if n < 2 or not self._all_of_it(rows, level, n):
+            return {}
+        return self._apart(rows, graph, n, lines) or self._in_turn(rows, graph, n, depth, lines)
 
     def _lines(self, rows: list[int], level: int) -> dict[tuple[Path, int], list[int]]:
         """Products by the place in the call that they come from."""
@@ -126,7 +140,7 @@ class Instances:
         times: Counter[tuple[Path, int]] = Counter()
         for row in rows:
             if not self.product[row] and not self.quiet[row] and self.place[row]:
-                times[self.paths[self.scope[row]][level:], int(self.place[row])] += 1
+                times[_calls(self.paths[self.scope[row]][level:]), int(self.place[row])] += 1
         often = sum(2 * c >= n for c in times.values())
         return often >= REGULAR * len(times)
 
@@ -224,6 +238,11 @@ class Instances:
         return out
 
 
+def _forward(node: Path) -> Path:
+    """The call of the forward pass that one of the backward pass is of, recomputed or not."""
+    return tuple(FORWARD if p == BACKWARD else p for p in node if p != REMAT)
+
+
 def _times(lines: dict[tuple[Path, int], list[int]], depth: list[int] | None, first: int) -> int:
     """How often a call runs: what most of its lines' counts are a multiple of; 1 if unclear.
 
@@ -238,3 +257,35 @@ def _times(lines: dict[tuple[Path, int], list[int]], depth: list[int] | None, fi
         if n > 1 and sum(c * k for c, k in counts.items() if c % n == 0) >= REGULAR * total:
             return n
     return 1
+
+
+def _times_of_kinds(lines: dict[tuple[Path, int], list[int]], first: int) -> int:
+    """How often a call runs whose line calls one of several kinds: their calls add up; 1 if not.
+
+    ``self.ff(self.attention(x))`` runs 8 times if attention does, a dense ``ff`` 4 times and one
+    of experts 4 times.
+    """
+    of_kind: dict[str, dict[tuple[Path, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for (path, place), rows in lines.items():
+        calls = _calls(path)
+        of_kind[calls[0] if calls else ""][calls, place] += rows
+    times = {kind: _times(found, None, first) for kind, found in of_kind.items()}
+    n = max(times.values(), default=1)
+    at_line: Counter[str] = Counter()
+    for kind, k in times.items():
+        if k < n:
+            at_line[kind.partition(AT_LINE)[2]] += k
+    return n if at_line and all(k == n for k in at_line.values()) else 1
+
+
+def _calls(path: Path) -> Path:
+    """A path without numbers of calls: what is in one call of them needs none."""
+    return tuple(dict.fromkeys(map(_unnumbered, path)))
+
+
+def _unnumbered(name: str) -> str:
+    """The call that a numbered one is of: ``mlp`` of ``mlp 3``."""
+    if not name.endswith(LAYER):
+        return name
+    call, _, at = name.removesuffix(LAYER).partition(AT_LINE)
+    return f"{call.rpartition(' ')[0]}{AT_LINE}{at}"
