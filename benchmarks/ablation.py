@@ -210,7 +210,7 @@ GROUPING = _rules("grouping", "grouping", {
     "layers.witness:_stages": FALSE,
     "code_words:BoxNames.groups": returns({}),
     "code_words:BoxNames.instructions": returns({}),
-    "code_words:BoxNames._of_two": NOTHING,
+    "code_words:BoxNames._of_some": NOTHING,
     "code_words:BoxNames._called": returns(""),
     "groups:FLAT_CALLS": 12,
     "call_tree:_Builder._without_gaps": argument(1),

@@ -128,7 +128,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
       fill: quiet && !heat ? undefined : fill,
       stroke: quiet ? theme.containerBorder : life === Life.Kept ? stroke : stepBorder(s, life),
       lineWidth: border,
-      radius: quiet ? 11 : 6,
+      radius: words.rest ? 11 : 6,
       dash: life === Life.Removed,
       alpha,
     });
@@ -141,7 +141,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     surface.text(words.label, left, line, {
       size: M.LABEL_SIZE,
       bold: !words.quiet,
-      color: words.quiet && !heat ? theme.mutedText : theme.text,
+      color: words.rest && !heat ? theme.mutedText : theme.text,
       alpha: ink,
     });
     if (stack) {

@@ -69,8 +69,10 @@ export interface ItemText {
   chips: Chip[];
   /** Whether a closed item has next to none of the work: its second line is seen when zoomed. */
   small: boolean;
-  /** Whether it stands for what nobody looks for: small operations between the program's parts. */
+  /** Whether it is operations, no call, that cost next to nothing: it is drawn quietly. */
   quiet: boolean;
+  /** Whether it is small operations of several lines, that stand between the program's parts. */
+  rest: boolean;
   width: number;
   height: number;
 }
@@ -162,7 +164,18 @@ export class ItemWriter {
       width = Math.max(width, this.place(chips, width, top - 2));
       const height = top + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
       const quiet = lines.length === 0 && this.isTrifle(node);
-      return { label, lines, sub, counted: true, chips, small: false, quiet, width, height };
+      return {
+        label,
+        lines,
+        sub,
+        counted: true,
+        chips,
+        small: false,
+        quiet,
+        rest: false,
+        width,
+        height,
+      };
     }
     if (kind === ItemKind.Open) {
       const label = m.fit(itemLabel(this.tree, p, item), M.TITLE_SIZE, 320, true);
@@ -183,6 +196,7 @@ export class ItemWriter {
         chips: named,
         small: false,
         quiet: false,
+        rest: false,
         width,
         height: M.HEADER_HEIGHT,
       };
@@ -191,7 +205,7 @@ export class ItemWriter {
     const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
     const small = this.isSmall(inside, times);
-    const quiet = small && this.isSection(inside);
+    const quiet = small && this.isOfOperations(inside);
     const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, !quiet);
     const { lines, sub: amounts } = this.summaryOf(inside, small);
     const sub = `${amounts}${stack ? " each" : ""}`;
@@ -213,7 +227,18 @@ export class ItemWriter {
       width += 2 * M.STACK_OFFSET;
       height += 2 * M.STACK_OFFSET;
     }
-    return { label, lines, sub, counted, chips, small, quiet, width, height };
+    return {
+      label,
+      lines,
+      sub,
+      counted,
+      chips,
+      small,
+      quiet,
+      rest: quiet && this.isSection(inside),
+      width,
+      height,
+    };
   }
 
   /** What is in a closed container, and how much of what. */
@@ -254,6 +279,11 @@ export class ItemWriter {
   private isSection(node: number): boolean {
     const group = this.tree.groupOf(node);
     return group >= 0 && this.tree.model.groupKind(group) === "section";
+  }
+  /** Whether a group is no call of the person's. */
+  private isOfOperations(node: number): boolean {
+    const group = this.tree.groupOf(node);
+    return group >= 0 && ["section", "component"].includes(this.tree.model.groupKind(group));
   }
   memberNode(position: number): number {
     return this.tree.node(this.tree.model.fold.members.values[position]);

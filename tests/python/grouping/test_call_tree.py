@@ -431,3 +431,40 @@ def test_a_step_that_is_counted_is_no_optimizer(read: Any) -> None:
     found = outline(read(step, PARAMS, PARAMS, at, w(24, 16)))
     assert "momentum_sgd" in found
     assert not [label for label in found if label.startswith("optimizer")]
+
+
+@BOTH
+def test_blocks_that_call_one_of_two_kinds_are_told_apart(read: Any) -> None:
+    """Attention runs eight times; four blocks are dense and four of experts."""
+
+    def mlp(p: Any, x: jax.Array) -> jax.Array:
+        return x + jax.nn.gelu(x @ p["up"]) @ p["down"]
+
+    def experts(p: Any, x: jax.Array) -> jax.Array:
+        return x + moe(p, x)
+
+    def block(p: Any, x: jax.Array) -> jax.Array:
+        x = x + attention(p, norm(x))
+        return (experts if "experts" in p else mlp)(p, x)
+
+    def net(params: Any, x: jax.Array) -> jax.Array:
+        for p in params:
+            x = block(p, x)
+        return norm(x)
+
+    own = {name: w(64, 64) for name in "qkvo"}
+    dense = {**own, "up": w(64, 256), "down": w(256, 64)}
+    one = {"gate": w(64, 128), "up": w(64, 128), "down": w(128, 64)}
+    sparse = {**own, "router": w(64, 2), "experts": [one, one]}
+    tree = group_tree(read(net, [dense] * 4 + [sparse] * 4, w(32, 64)))
+    blocks = {label: g for g, label in enumerate(tree.label) if re.fullmatch(r"block \d", label)}
+    assert sorted(blocks) == [f"block {k}" for k in range(8)]
+    inside: dict[str, set[str]] = {name: set() for name in blocks}
+    for g, label in enumerate(tree.label):
+        at = g
+        while at >= 0:
+            for name, b in blocks.items():
+                if at == b and label.partition(" ")[0] in ("mlp", "experts"):
+                    inside[name].add(label.partition(" ")[0])
+            at = int(tree.parent[at])
+    assert [inside[f"block {k}"] for k in range(8)] == [{"mlp"}] * 4 + [{"experts"}] * 4

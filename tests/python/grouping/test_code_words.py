@@ -137,7 +137,8 @@ LINES = """def step(x):
     ((7, 3), "doubled = x + x · turned"),  # 7 of 11, as the fusion itself is of the second
     ((6, 4), "doubled = x + x · turned"),
     ((0, 5, 5), "turned · wrong = turned - x"),
-    ((3, 2, 2, 3), ""),  # no two of them are most of it
+    ((3, 2, 2, 3), "doubled, turned, wrong"),  # no two of them are most of it
+    ((2, 2, 2, 4), ""),  # and what no variable has has no name
     ((8, 0, 2), "doubled = x + x"),
     ((7, 0, 2, 1), ""),  # and the second of two is not hardly any
 ])  # fmt: skip
@@ -224,3 +225,47 @@ def test_pieces_of_one_statement_are_told_apart_by_what_they_do(tmp_path: Path) 
     said = code_of(hs.read(dump))
     assert said["of_one"] == "doubled = x + x · sine"
     assert not {"of_two", "of_three"} & set(said)  # two that do the same
+
+
+def test_code_is_shortened_to_what_it_is_of() -> None:
+    """Settings, casts and modules go before what a product is of."""
+
+    def f(p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        y = jnp.cumsum(x, axis=0)
+        y = y / (jnp.linalg.norm(y, axis=-1, keepdims=True) + 1e-6)
+        z = jnp.cumsum(y, axis=1)
+        z = jax.nn.gelu(jnp.einsum("ij,jk->ik", z, p["gate"].astype(jnp.float32)))
+        return jnp.cumsum(z, axis=0)
+
+    p = {"gate": jnp.ones((64, 64))}
+    said = code_of(hs.capture(f, p, jnp.ones((64, 64)), exact=False)).values()
+    assert any("y = y / norm(y)" in code for code in said), said
+    assert any("einsum(z, p['gate'])" in code for code in said), said
+    assert not [code for code in said if "astype" in code or "jnp" in code]
+
+
+def test_a_fusion_of_several_statements_is_named_by_what_they_set() -> None:
+    def cell(p: dict[str, jax.Array], h: jax.Array, x: jax.Array) -> jax.Array:
+        reset = jax.nn.sigmoid(x + h * p["r"])
+        update = jax.nn.sigmoid(x + h * p["u"])
+        new = jnp.tanh(x + reset * (h * p["n"]))
+        return (1 - update) * new + update * h
+
+    p = {name: jnp.ones(64) for name in "run"}
+    said = code_of(hs.capture(cell, p, jnp.ones(64), jnp.ones(64), exact=False))
+    assert "reset, update, new" in said.values()
+
+
+def test_a_collective_says_what_it_is_of() -> None:
+    mesh = jax.make_mesh((8,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def f(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = jnp.tanh(x) @ w
+        return jax.lax.with_sharding_constraint(y, jax.NamedSharding(mesh, jax.P()))
+
+    def of(*spec: str | None) -> jax.ShapeDtypeStruct:
+        at = jax.NamedSharding(mesh, jax.P(*spec))
+        return jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=at)
+
+    said = code_of(hs.capture(f, of(None, "model"), of("model", None), exact=False))
+    assert "all-reduce · y = tanh(x) @ w" in said.values()

@@ -21,14 +21,14 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo import opcodes
-from ...hlo.collective_kinds import is_collective
+from ...hlo.collective_kinds import is_collective, split
 from ..base.labels.flags import QUIET, flags
 from ..base.labels.labels import is_words_of_opcodes, labels, shorten
 from ..base.lines.frames import is_library
@@ -171,20 +171,28 @@ class Code:
 
     def _brief(self, node: ast.AST, room: int, alone: bool) -> str:
         """The code in so many characters, shortened step by step; '' if that is not enough."""
-        texts = (self._shorter(node, *step) for step in (_STEPS[-2:] if alone else _STEPS))
+        texts = (self._shorter(node, *step) for step in (_STEPS[-3:] if alone else _STEPS))
         return next((text for text in texts if len(text) <= room), "")
 
     def _briefest(self, node: ast.AST) -> str:
         return self._shorter(node, *_STEPS[-1])
 
-    def _shorter(self, node: ast.AST, settings: bool, depth: int) -> str:
-        shown = _Brief(self.modules, settings, depth).shorter(node)
+    def _shorter(self, node: ast.AST, settings: bool, depth: int, most: int = 0) -> str:
+        shown = _Brief(self.modules, settings, depth, most).shorter(node)
         return ast.unparse(ast.fix_missing_locations(shown)).replace("\n", " ")
 
 
-# Code is shortened step by step until it fits: with its settings or without, and how many calls
-# inside one another are shown.
-_STEPS = ((True, WHOLE), (False, WHOLE), (False, 3), (False, 2), (False, 1), (False, 0))
+# Code is shortened step by step until it fits: with its settings or without, how many calls inside
+# one another are shown, and how many variables that the innermost are given.
+_STEPS = (
+    (True, WHOLE),
+    (False, WHOLE),
+    (False, 3),
+    (False, 2),
+    (False, 1, 2),
+    (False, 1, 1),
+    (False, 1),
+)
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
 # Expressions that jax can be asked something by.
 _ACTING = (
@@ -225,14 +233,15 @@ EPSILON = 1e-3
 class _Brief(ast.NodeTransformer):
     """Leaves out names of modules and of ``self``, casts, and what is deeper than ``depth`` calls.
 
-    Without ``settings`` also what says how rather than of what: keywords, text, ``[:, None]``,
-    ``+ 1e-6``, reshapes.
+    The innermost calls show so many variables that they are given. Without ``settings`` also what
+    says how rather than of what: keywords, text, ``[:, None]``, ``+ 1e-6``, reshapes.
     """
 
-    def __init__(self, modules: set[str], settings: bool, depth: int) -> None:
+    def __init__(self, modules: set[str], settings: bool, depth: int, most: int = 0) -> None:
         self.modules = modules
         self.settings = settings
         self.depth = depth
+        self.most = most
 
     def shorter(self, node: ast.AST) -> ast.AST:
         """A shorter copy; a cast or a reshape of a variable that is all there is stays."""
@@ -268,23 +277,24 @@ class _Brief(ast.NodeTransformer):
                 [self.visit(a) for a in node.args],
                 [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords],
             )
-        given = [a for a in node.args if not _is_setting(a)]
-        if self.depth <= 1 and not (len(given) == 1 and _is_plain(given[0])):
-            first = [self.visit(a) for a in given[:1] if self.depth == 1 and _is_plain(a)]
-            some = given or (isinstance(node.func, ast.Name) and (node.args or node.keywords))
-            rest = [ast.Name(id=_ELIDED)] * bool(some)
-            return ast.Call(function, [*first, *rest], [])
         self.depth -= 1
-        args = [self.visit(a) for a in given]
+        given = [self.visit(a) for a in node.args if not _is_setting(a)]
         self.depth += 1
-        return ast.Call(function, args, [])
+        if self.depth <= 1:
+            most = self.most or int(len(given) == 1)
+            kept = list(takewhile(_is_plain, given[:most]))
+        else:
+            kept = given
+        own = isinstance(node.func, ast.Name) and not kept and bool(node.args or node.keywords)
+        more = len(kept) < len(given) or own
+        return ast.Call(function, [*kept, *[ast.Name(id=_ELIDED)] * more], [])
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         if not self.settings and isinstance(node.op, ast.Add):
             for one, other in ((node.left, node.right), (node.right, node.left)):
-                if isinstance(one, ast.Constant) and isinstance(one.value, float):
-                    if abs(one.value) <= EPSILON:
-                        return self.visit(other)  # type: ignore[no-any-return]
+                value = getattr(one, "value", None)
+                if isinstance(value, float) and abs(value) <= EPSILON:
+                    return self.visit(other)  # type: ignore[no-any-return]
         return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -435,7 +445,21 @@ class BoxNames:
                 weights += self._inside[c]
             boxes[row] = int(self.tree.group[row]), weights
         named = labels(self.module)
-        return self._apart(boxes, lambda row: named[row])
+        out = self._apart(boxes, lambda row: named[row])
+        for row, kind in self._collectives().items():
+            if path := self._path(int(self.frame[row])):
+                file, number = path[-1]
+                of = self.codes[file].words(max(number, ~number), room=LONGEST - len(kind))
+                out[row] = f"{kind} · {of}" if of else kind
+        return out
+
+    def _collectives(self) -> dict[int, str]:
+        """The kinds of collectives of one array; what XLA combined is of many places."""
+        kinds = self.t.by_opcode(
+            lambda o: k[0] if (k := split(o)) and k[1] in ("", "-start") else "", object
+        )
+        of_one = (self.t.operands.counts == 1) & (self.frame > 0)
+        return {row: kinds[row] for row in np.flatnonzero(of_one).tolist() if kinds[row]}
 
     def _apart(
         self, boxes: dict[int, tuple[int, Counter[int]]], operations: Callable[[int], str]
@@ -537,7 +561,8 @@ class BoxNames:
                 steps[path[depth]] += times
         most = [step for step, times in steps.most_common(2) if times >= EACH_OF_TWO * total]
         if len(most) < 2 or sum(steps[step] for step in most) < NEARLY_ALL * total:
-            most = _nearly_all(steps, total)
+            told = {step: k for step, k in steps.items() if self.codes[step[0]].sets(step[1])}
+            most = _nearly_all(Counter(told), total)
             if not 2 < len(most) <= MOST_SET:
                 return None
         most.sort(key=lambda step: (step[0], self.codes[step[0]].line(step[1])))

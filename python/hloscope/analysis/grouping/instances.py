@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Mask = NDArray[np.bool_]
+# Products by the place in a call that they come from.
+Lines = dict[tuple[Path, int], list[int]]
 
 # The share of a call's products on lines that occur equally often in each of its calls.
 REGULAR = 0.8
@@ -93,8 +95,8 @@ class Instances:
                     self.times[node] = 1  # until it is split
                 found = self._told_apart(mine, level, graph, n, depth, counts)
                 if not found and not late:
-                    n = _times_of_kinds(counts, first)
-                    found = self._told_apart(mine, level, graph, n, depth, counts)
+                    n, in_all = _times_of_kinds(counts, first)
+                    found = self._told_apart(mine, level, graph, n, depth, in_all)
                 if not found:
                     continue
                 name, _, at = node[-1].partition(AT_LINE)
@@ -119,16 +121,16 @@ class Instances:
         graph: Graph,
         n: int,
         depth: list[int],
-        lines: dict[tuple[Path, int], list[int]],
+        lines: Lines,
     ) -> dict[int, int]:
         """The number of the call that each row is of, if ``n`` calls can be told apart."""
         if n < 2 or not self._all_of_it(rows, level, n):
             return {}
         return self._apart(rows, graph, n, lines) or self._in_turn(rows, graph, n, depth, lines)
 
-    def _lines(self, rows: list[int], level: int) -> dict[tuple[Path, int], list[int]]:
+    def _lines(self, rows: list[int], level: int) -> Lines:
         """Products by the place in the call that they come from."""
-        out: dict[tuple[Path, int], list[int]] = defaultdict(list)
+        out: Lines = defaultdict(list)
         for row in rows:
             if self.product[row]:
                 path = self.paths[self.scope[row]][level:]
@@ -154,9 +156,7 @@ class Instances:
             if inside[v] and inside[u]
         ]
 
-    def _apart(
-        self, rows: list[int], graph: Graph, n: int, lines: dict[tuple[Path, int], list[int]]
-    ) -> dict[int, int]:
+    def _apart(self, rows: list[int], graph: Graph, n: int, lines: Lines) -> dict[int, int]:
         """Calls that share nothing: connected parts, if there are as many with products."""
         parent = {r - graph.first: r - graph.first for r in rows}
 
@@ -187,7 +187,7 @@ class Instances:
         graph: Graph,
         n: int,
         depth: list[int],
-        lines: dict[tuple[Path, int], list[int]],
+        lines: Lines,
     ) -> dict[int, int]:
         """Calls that feed one another: products by depth, the rest by what they are between."""
         first = graph.first
@@ -243,7 +243,7 @@ def _forward(node: Path) -> Path:
     return tuple(FORWARD if p == BACKWARD else p for p in node if p != REMAT)
 
 
-def _times(lines: dict[tuple[Path, int], list[int]], depth: list[int] | None, first: int) -> int:
+def _times(lines: Lines, depth: list[int] | None, first: int) -> int:
     """How often a call runs: what most of its lines' counts are a multiple of; 1 if unclear.
 
     In the backward pass, with ``depth``, the two products of a gradient count once: both depend
@@ -259,13 +259,13 @@ def _times(lines: dict[tuple[Path, int], list[int]], depth: list[int] | None, fi
     return 1
 
 
-def _times_of_kinds(lines: dict[tuple[Path, int], list[int]], first: int) -> int:
-    """How often a call runs whose line calls one of several kinds: their calls add up; 1 if not.
+def _times_of_kinds(lines: Lines, first: int) -> tuple[int, Lines]:
+    """How often a call runs whose line calls one of several kinds, and the lines of all its calls.
 
-    ``self.ff(self.attention(x))`` runs 8 times if attention does, a dense ``ff`` 4 times and one
-    of experts 4 times.
+    The calls of the kinds add up: ``self.ff(self.attention(x))`` runs 8 times if attention does,
+    a dense ``ff`` 4 times and one of experts 4 times. 1 if they do not.
     """
-    of_kind: dict[str, dict[tuple[Path, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    of_kind: dict[str, Lines] = defaultdict(lambda: defaultdict(list))
     for (path, place), rows in lines.items():
         calls = _calls(path)
         of_kind[calls[0] if calls else ""][calls, place] += rows
@@ -275,7 +275,11 @@ def _times_of_kinds(lines: dict[tuple[Path, int], list[int]], first: int) -> int
     for kind, k in times.items():
         if k < n:
             at_line[kind.partition(AT_LINE)[2]] += k
-    return n if at_line and all(k == n for k in at_line.values()) else 1
+    if not at_line or any(k != n for k in at_line.values()):
+        return 1, lines
+    return n, {
+        at: rows for kind, k in times.items() if k == n for at, rows in of_kind[kind].items()
+    }
 
 
 def _calls(path: Path) -> Path:
