@@ -61,6 +61,10 @@ const HOPELESS = 0.6;
  * layers of another one. A level that holds nearly all of the work around it is none.
  */
 const DEEPER = 0.5;
+/** A picture that begins with a layer is taken where it shows this share more of the work. */
+const LESS_HIDDEN = 0.05;
+/** What is closed in an open layer is half as hidden: its name says what the layer does. */
+const IN_LAYER = 0.5;
 const NEARLY_ALL = 0.7;
 /** The same for a group of operations alone, whose name says most of it. */
 const NO_CALLS = 0.25;
@@ -185,6 +189,74 @@ export class Engine {
     }
   }
   private openHeaviest(): void {
+    let least = this.openEvenly(-1);
+    const layer = this.model.instruction.count > HUGE ? -1 : this.closedLayer();
+    if (layer >= 0) {
+      const { openness, shape } = this;
+      const hidden = this.hidden();
+      const other = this.openEvenly(layer);
+      if (this.hidden() < hidden - LESS_HIDDEN) least = other;
+      else [this.openness, this.shape] = [openness, shape];
+    }
+    if (this.weight[this.tree.root] <= TINY) this.openFusions(least);
+    this.describe(least);
+  }
+  /** The work in closed items that hold calls or loops; half of it in each layer that is open. */
+  private hidden(): number {
+    const p = this.projected(this.openness);
+    const counts = new Float64Array(p.nodes.length).fill(1);
+    let sum = 0;
+    for (let item = 1; item < p.nodes.length; item++) {
+      const around = p.parent[item];
+      counts[item] = counts[around];
+      if (around > 0 && this.isLayer(p.nodes[around])) counts[item] *= IN_LAYER;
+      if (p.kind[item] === ItemKind.Open) continue;
+      const stack = p.nodes[item] >= this.tree.stacks;
+      const nodes = stack ? this.membersOf(p, item) : [p.nodes[item]];
+      if (!this.opensAtFirst(nodes[0]) || !this.holdsCalls(nodes[0])) continue;
+      for (const node of nodes) sum += counts[item] * worthOf(this.tree, node);
+    }
+    return sum;
+  }
+  /** The layer with most work of which none is open; -1 if there is none worth it. */
+  private closedLayer(): number {
+    const { tree, openness } = this;
+    const { offsets, values } = this.model.fold.members;
+    const inLayer = new Uint8Array(tree.stacks);
+    const foldOf = (v: number): number => {
+      const at = tree.isGroup(v) ? tree.memberAt[v - tree.instructions] : -1;
+      return at < 0 ? -1 : tree.foldAt[at];
+    };
+    let heaviest = -1;
+    let most = LESS_HIDDEN;
+    for (const v of tree.topDown) {
+      const around = tree.parent[v];
+      if (around < 0) continue;
+      inLayer[v] = inLayer[around] || this.isLayer(around) ? 1 : 0;
+      if (inLayer[v] || !this.isLayer(v) || !this.opensAtFirst(v) || !this.holdsCalls(v)) continue;
+      const fold = foldOf(v);
+      const members =
+        fold < 0
+          ? [v]
+          : [...values.slice(offsets[fold], offsets[fold + 1])].map((g) => tree.node(g));
+      if (members.some((m) => openness.open[m] === 1)) continue;
+      const work = members.reduce((sum, m) => sum + worthOf(tree, m), 0);
+      if (work > most) [heaviest, most] = [v, work];
+    }
+    return heaviest;
+  }
+  /** Whether it is a loop or one of several equal groups, but not one around nearly all there is. */
+  private isLayer(node: number): boolean {
+    const { tree, model } = this;
+    if (worthOf(tree, node) >= NEARLY_ALL * worthOf(tree, tree.root)) return false;
+    if (node < tree.instructions) return model.opcode(node) === "while";
+    return model.group.fold[node - tree.instructions] >= 0;
+  }
+  /**
+   * Opens a layer, if one is given, and then the heaviest groups, while they can be read; returns
+   * the scale at which they are read.
+   */
+  private openEvenly(layer: number): number {
     this.openness = new Openness(this.tree);
     this.openThrough(this.openness, this.tree.root);
     this.shape = SHAPES[0];
@@ -192,6 +264,14 @@ export class Engine {
     const least = Math.min(LEAST_SCALE, this.bestShape(this.openness));
     const refused = new Set<string>(); // of twins one is tried
     const begun = new Set<string>(); // folds of which a member is open
+    if (layer >= 0) {
+      const next = this.openness.copy();
+      next.uncover(layer);
+      next.open[layer] = 1;
+      this.openThrough(next, layer);
+      if (!this.fits(next, least)) return least;
+      this.openness = next;
+    }
     const tries = this.model.instruction.count > HUGE ? TRIES_IN_HUGE : TRIES;
     for (let turn = 0; turn < tries; turn++) {
       const heaviest = this.heaviest(refused, begun);
@@ -208,8 +288,7 @@ export class Engine {
       this.openness = next;
       if (heaviest >= this.tree.stacks) begun.add(this.kindOf(heaviest));
     }
-    if (this.weight[this.tree.root] <= TINY) this.openFusions(least);
-    this.describe(least);
+    return least;
   }
   /** Closed boxes say more of what they hold where there is room for it. */
   private describe(least: number): void {
