@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -206,3 +207,20 @@ def test_a_name_that_jax_cut_short_is_in_its_place() -> None:
 def test_how_a_result_is_sharded_is_no_box() -> None:
     (module,) = read_modules(CUT_SHORT.encode())
     assert flags(module)[module.instructions[-1].index] & PLUMBING
+
+
+def test_pieces_of_a_fourier_transform_are_no_layers(libtpu: None) -> None:
+    """A TPU makes products of transforms; what is repeated there is no part of the model."""
+
+    def gravity(x: jax.Array) -> jax.Array:
+        k = jnp.fft.fftfreq(32)
+        d = jnp.fft.rfftn(x)
+        both = (k[:, None, None], k[None, :, None])
+        return jnp.stack([jnp.fft.irfftn(-1j * q * d, (32,) * 3) for q in both], -1)
+
+    def energy(x: jax.Array) -> jax.Array:
+        return jnp.sum(gravity(x) ** 2)
+
+    x = jax.ShapeDtypeStruct((32, 32, 32), jnp.float32)
+    tree = group_tree(hs.capture(jax.grad(energy), x, topology="v5e:1x1", exact=False).module)
+    assert not [label for label in tree.label if re.search(r"^\w+ \d+$", label)]

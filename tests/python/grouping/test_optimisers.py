@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hloscope as hs
+import jax
+import jax.numpy as jnp
 from hloscope.analysis.base.phases.phases import OPTIMISER, phases
+from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.optimisers import after_updates
 
 CONTRACTS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
@@ -48,3 +53,33 @@ def test_small_figures_of_an_update_that_are_reported_stay_with_it() -> None:
 def test_where_nothing_is_replaced_all_may_be_updates() -> None:
     """Weights that are kept narrow and given back wide."""
     assert _apart(_step().replace("w = f32", "w = bf16")) == set()
+
+
+def test_an_update_written_in_a_loop_is_one_group() -> None:
+    """Momentum by hand within a scan over steps; a sampler that moves one point is none."""
+
+    def loss(p: Any, x: jax.Array) -> jax.Array:
+        h = jnp.tanh(x @ p["in"] + p["a"])
+        return jnp.mean(jnp.square(h @ p["out"] + p["b"]))
+
+    def train(p: Any, m: Any, xs: jax.Array) -> Any:
+        def turn(carry: Any, x: jax.Array) -> Any:
+            p, m = carry
+            g = jax.grad(loss)(p, x)
+            m = jax.tree.map(lambda m, g: 0.9 * m + g, m, g)
+            p = jax.tree.map(lambda p, m: p - 1e-3 * m, p, m)
+            return (p, m), None
+
+        return jax.lax.scan(turn, (p, m), xs)[0]
+
+    def sample(q: jax.Array, w: jax.Array) -> jax.Array:
+        def leap(q: jax.Array, _: None) -> Any:
+            return q - 1e-3 * jax.grad(lambda q: jnp.square(w @ q).sum())(q), None
+
+        return jax.lax.scan(leap, q, None, 9)[0]
+
+    p = {"in": jnp.ones((64, 64)), "a": jnp.ones(64), "out": jnp.ones((64, 64)), "b": jnp.ones(64)}
+    trained = group_tree(hs.capture(train, p, p, jnp.ones((9, 32, 64)), exact=False).module)
+    assert "parameter update" in trained.label
+    sampled = group_tree(hs.capture(sample, jnp.ones(64), jnp.ones((64, 64)), exact=False).module)
+    assert "parameter update" not in sampled.label

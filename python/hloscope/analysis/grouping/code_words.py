@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from ...hlo import opcodes
 from ...hlo.collective_kinds import is_collective, split
+from ..base.labels.families import ID, families
 from ..base.labels.flags import QUIET, flags
 from ..base.labels.labels import is_words_of_opcodes, labels, shorten
 from ..base.lines.frames import is_library
@@ -441,9 +442,11 @@ class BoxNames:
         called = self.t.called
         for row in np.flatnonzero(self._boxes).tolist():
             weights = Counter({int(self.frame[row]): 1})
+            products: Counter[int] = Counter()  # a box that has any is for their sake
             for c in called.values[called.offsets[row] : called.offsets[row + 1]].tolist():
                 weights += self._inside[c]
-            boxes[row] = int(self.tree.group[row]), weights
+                products += self._products[c]
+            boxes[row] = int(self.tree.group[row]), products or weights
         named = labels(self.module)
         out = self._apart(boxes, lambda row: named[row])
         for row, kind in self._collectives().items():
@@ -515,6 +518,16 @@ class BoxNames:
         """For each computation, how often each frame is in it; quiet operations say nothing."""
         out: list[Counter[int]] = [Counter() for _ in self.t.first]
         rows = np.flatnonzero(~self._quiet & (self.frame > 0))
+        for c, f in zip(self.t.computation[rows].tolist(), self.frame[rows].tolist(), strict=True):
+            out[c][f] += 1
+        return out
+
+    @cached_property
+    def _products(self) -> list[Counter[int]]:
+        """For each computation, how often each frame is in its products."""
+        out: list[Counter[int]] = [Counter() for _ in self.t.first]
+        of_product = np.isin(families(self.module), [ID["matmul"], ID["convolution"]])
+        rows = np.flatnonzero(of_product & self._fused & (self.frame > 0))
         for c, f in zip(self.t.computation[rows].tolist(), self.frame[rows].tolist(), strict=True):
             out[c][f] += 1
         return out

@@ -53,7 +53,7 @@ from .in_turn import put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
 from .loose import SMALL, Parts, Walk, gather_flat, gather_minor, recount
-from .outline import outline
+from .outline import OPTIMIZER, UPDATE, outline
 from .statements import gather_statements
 from .work import shares
 
@@ -494,7 +494,7 @@ class _TreeBuilder:
             return
         walk = Walk.of(int(self.t.size[top.computation]))
         for node in nodes:
-            if node.label.startswith("optimizer"):
+            if node.label.startswith((OPTIMIZER, UPDATE)):
                 continue
             if node.children or self._holds_loop(node):
                 gather_library_calls(node, self.t, self.quiet, tree)
@@ -669,7 +669,7 @@ def _is_beside(a: Path, b: Path) -> bool:
     """
     for x, y in zip(a, b, strict=False):
         if x != y:
-            updates = x.startswith("optimizer")
+            updates = x.startswith((OPTIMIZER, UPDATE))
             return AT_LINE in y and (
                 updates or x.partition(AT_LINE)[2:] != y.partition(AT_LINE)[2:]
             )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..base.labels.families import ID, families
 from ..base.labels.flags import INLINE, QUIET, flags
-from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most
+from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most, is_expanded
 from ..base.phases.edges import depends_on
 from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 
+# Arrays that a loop's turn moves by their gradients; more are a model's parameters.
+MOST_OF_STATE = 4
+OPTIMIZER, UPDATE = "optimizer", "parameter update"
 _NUMBERED = re.compile(r"(.*\D)(\d+)$")
 # What parts of one section begin with: "down_0" of "down_0_block_1", "mid" of "mid_attn".
 _SECTION = re.compile(r"[A-Za-z]+(?:_?\d+)?(?=[_ ])")
@@ -100,6 +104,7 @@ class _Composer:
         family = families(module)
         self.quiet = (flags(module) & QUIET) != 0
         self.product = np.isin(family, [ID["matmul"], ID["convolution"]])
+        self.product &= ~np.array([is_expanded(n) for n in self.t.places], bool)[self.t.place]
 
     def write(self) -> Outline:
         t = self.t
@@ -456,10 +461,8 @@ class _Composer:
         phase = phases(self.module)
         callers = {p[:-1] for p in self.tree.differentiated}
         at_caller = np.array([p in callers for p in self.paths] + [False], bool)[self.own]
-        entry = self.module.entry
-        in_entry = t.computation == (entry.index if entry is not None else -1)
         loop = t.by_opcode(lambda o: o == "while", bool)  # of steps: each has an update in it
-        inline = at_caller & (phase == OPTIMISER) & in_entry & ~loop
+        inline = at_caller & (phase == OPTIMISER) & self._steps[t.computation] & ~loop
         inline &= self._serves_updates(inline)
         mine = (given | inline) & (self.own >= 0) & ~t.silent
         # A step that is counted, a loss that is averaged: no call whose work makes only scalars.
@@ -469,13 +472,24 @@ class _Composer:
         if not len(rows):
             return
         name = optimiser_name(self.module, rows)
-        label = f"optimizer · {name}" if name else "optimizer"
-        known: dict[int, int] = {}
+        entry = self.module.entry
+        sampled = ~given & (t.computation != (entry.index if entry is not None else -1))
+        known: dict[tuple[int, bool], int] = {}
         for row in rows.tolist():
-            k = int(self.own[row])
-            if k not in known:
-                known[k] = self._id((*self.paths[k], label))
-            self.own[row] = known[k]
+            key = int(self.own[row]), bool(sampled[row]) and not name
+            if key not in known:
+                label = UPDATE if key[1] else f"{OPTIMIZER} · {name}" if name else OPTIMIZER
+                known[key] = self._id((*self.paths[key[0]], label))
+            self.own[row] = known[key]
+
+    @cached_property
+    def _steps(self) -> Mask:
+        """Computations that may be steps of training: ENTRY and the bodies of loops."""
+        _, roles = self.t.caller()
+        out = np.array([role == "body" for role in roles], bool)
+        if self.module.entry is not None:
+            out[self.module.entry.index] = True
+        return out
 
     def _serves_updates(self, inline: Mask) -> Mask:
         """Which of these turn a gradient into a result, or are used by such alone: a learning rate.
@@ -483,13 +497,14 @@ class _Composer:
         What a gradient does within the program, such as a force in a simulation, is no update.
         """
         t, entry = self.t, self.module.entry
-        if entry is None or entry.root is None or not inline.any():
+        if not inline.any():
             return np.zeros_like(inline)
         late = np.array([BACKWARD in p for p in self.paths] + [False], bool)[self.own]
         after = inline & depends_on(t, late)
         # what XLA made, such as a copy of the result, leads on to it
-        made = (t.computation == entry.index) & ((self.own < 0) | self.quiet) & ~t.silent
+        made = self._steps[t.computation] & ((self.own < 0) | self.quiet) & ~t.silent
         ways = inline | (made & ~t.by_opcode(lambda o: o == "while", bool))
+        roots = {int(t.roots[c]) for c in np.flatnonzero(self._steps).tolist()}
         used = ways[t.operands.values]
         users: dict[int, list[int]] = defaultdict(list)
         for value, user in zip(
@@ -500,9 +515,15 @@ class _Composer:
         for row in np.flatnonzero(ways)[::-1].tolist():
             by = users[row]
             if after[row] or made[row]:
-                out[row] = row == entry.root.index or any(out[u] for u in by)
+                out[row] = row in roots or any(out[u] for u in by)
             else:
                 out[row] = bool(by) and all(out[u] for u in by)
+        for root in roots:  # a sampler moves a point or two by a gradient: no parameters
+            c = int(t.computation[root])
+            if entry is None or c != entry.index:
+                given = t.operands.values[t.operands.offsets[root] : t.operands.offsets[root + 1]]
+                if int((out & after)[given].sum()) < MOST_OF_STATE:
+                    out[t.first[c] : t.first[c] + t.size[c]] = False
         return out & inline
 
 

@@ -204,3 +204,14 @@ def merged_names(op_name: str) -> list[str]:
         return [op_name]
     prefix = "/".join(parts[:-1])
     return [f"{prefix}/{m}" if prefix else m for m in split_components(last[1:-1], ":")]
+
+
+# Operations of linear algebra that XLA makes many products of, which are no layers.
+_MANY_PRODUCTS = re.compile(
+    r"(?:^|[/(])(?:fft|cholesky|triangular_solve|lu|qr|geqrf|householder_product|eigh|svd)\)*$"
+)
+
+
+def is_expanded(op_name: str) -> bool:
+    """Whether an instruction is a piece of one operation, such as of a Fourier transform."""
+    return _MANY_PRODUCTS.search(op_name) is not None

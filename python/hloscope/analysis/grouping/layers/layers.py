@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...base.labels.families import ID, families
-from ...base.lines.op_name import BACKWARD, CALLED, FORWARD, LAYER, Path, common, common_to_most
+from ...base.lines.op_name import (
+    BACKWARD,
+    CALLED,
+    FORWARD,
+    LAYER,
+    Path,
+    common,
+    common_to_most,
+    is_expanded,
+)
 from ...base.phases.phases import BACKWARD as IN_BACKWARD
 from ...base.phases.phases import OPTIMISER, REMATERIALISED, phases
 from ...base.table import Ints, Table, per_module, table
@@ -96,6 +105,8 @@ class _Finder:
         t = self.t
         anchor = np.isin(self.family, [ID[f] for f in ANCHORS])
         anchor &= ~t.by_opcode(lambda o: o.endswith(("-done", "-update")) or o == "call", bool)
+        piece = np.array([is_expanded(n) for n in t.places], bool)[t.place]
+        anchor &= ~(piece & np.isin(self.family, [ID["matmul"], ID["convolution"]]))
         # products of an optimiser, such as muon's, are not layers of the model
         anchor &= (self.phase != OPTIMISER) | (self.family == ID["collective"])
         fusions = self._held_by_fusions()
