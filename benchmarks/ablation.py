@@ -212,7 +212,7 @@ GROUPING = _rules("grouping", "grouping", {
     "code_words:BoxNames.instructions": returns({}),
     "code_words:BoxNames._of_some": NOTHING,
     "code_words:BoxNames._called": returns(""),
-    "code_words:BoxNames._products": lambda names: [Counter() for _ in names.t.first],
+    "code_words:BoxNames._products": property(lambda names: [Counter() for _ in names.t.first]),
     "code_words:BoxNames._collectives": returns({}),
     "instances:_times_of_kinds": lambda lines, first: (1, lines),
     "outline:MOST_OF_STATE": 1 << 30,
