@@ -54,7 +54,7 @@ function saysNothing(tree: Tree, group: number, operations: number): boolean {
   const { model } = tree;
   if (model.groupKind(group) !== "condition") return false;
   const owner = model.group.owner[group];
-  return owner >= 0 && (operations <= PLAIN_CONDITION || model.label(owner).includes("×"));
+  return owner >= 0 && (operations <= PLAIN_CONDITION || /×\d/.test(model.label(owner)));
 }
 
 /**

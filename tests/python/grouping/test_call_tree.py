@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from pathlib import Path
 from typing import Any
 
 import hloscope as hs
@@ -14,6 +16,7 @@ from hloscope.analysis.base.labels.labels import labels
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
 from hloscope.analysis.grouping.loop_names import loop_labels
+from hloscope.analysis.grouping.worth import worth
 
 
 def w(*shape: int) -> jax.ShapeDtypeStruct:
@@ -468,3 +471,40 @@ def test_blocks_that_call_one_of_two_kinds_are_told_apart(read: Any) -> None:
                     inside[name].add(label.partition(" ")[0])
             at = int(tree.parent[at])
     assert [inside[f"block {k}"] for k in range(8)] == [{"mlp"}] * 4 + [{"experts"}] * 4
+
+
+def test_a_loop_inside_a_call_does_not_make_calls_of_it() -> None:
+    """Two cells and one projection: the projection runs once, and so does the call."""
+    file = Path(__file__).parents[3] / "benchmarks/ordinary/rnnt_greedy.py"
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    function, arguments = program.make()
+    tree = group_tree(dump(function, *arguments))
+    assert any("predict" in label for label in tree.label)
+    assert not [label for label in tree.label if re.search(r"predict\w* \d", label)]
+
+
+def test_a_loop_of_unknown_length_says_so_and_counts_with_what_it_repeats() -> None:
+    """Decoding until all are done repeats the layers: it has more of the work than one prefill."""
+
+    def layers(p: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, p)[0]
+
+    def prefill(p: jax.Array, x: jax.Array) -> jax.Array:
+        return layers(p, x)
+
+    def decode(p: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.while_loop(lambda x: x.sum() < 9, lambda x: layers(p, x), x)
+
+    def serve(p: jax.Array, x: jax.Array) -> jax.Array:
+        return decode(p, prefill(p, x))
+
+    module = hs.capture(serve, w(12, 64, 64), w(8, 64), exact=False).module
+    tree = group_tree(module)
+    loops = loop_labels(module, labels(module), tree.turns)
+    assert [label for label in loops if label.endswith(" ×?")]
+    held = dict(zip(tree.label, worth(module, tree).tolist(), strict=True))
+    assert held["layers"] > 0.8, held  # of the loop: twelve layers eight times, not eight layers

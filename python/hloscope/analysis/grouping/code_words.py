@@ -563,12 +563,15 @@ class BoxNames:
     def _of_some(self, weights: Counter[int], depth: int) -> tuple[str, int] | None:
         """The code of the statements that nearly all operations of a box are in, and a line.
 
-        Of two it is their code, of more the variables that they set.
+        Of two it is their code, of more the variables that they set. What has a call's line alone
+        has none of them: it may be of any statement in the call.
         """
         steps: Counter[Step] = Counter()
         total = 0
         for frame, times in weights.items():
             path = self._path(frame)
+            if self._statements(path)[-1:] and self._statements(path)[-1] in self._calling:
+                continue
             total += times if path else 0
             if len(path) > depth and path[depth][1] >= 0:
                 steps[path[depth]] += times
@@ -588,6 +591,18 @@ class BoxNames:
         file, number = most[0]
         name = (" · " if len(most) == 2 else ", ").join(dict.fromkeys(words))
         return name, self.codes[file].line(number)
+
+    def _statements(self, path: Path) -> list[Step]:
+        """The statements on a path, outer ones first."""
+        return [
+            s for s in path if s[1] >= 0 and isinstance(self.codes[s[0]].nodes[s[1]], _STATEMENTS)
+        ]
+
+    @cached_property
+    def _calling(self) -> set[Step]:
+        """Statements that call functions with statements of their own."""
+        used = np.unique(self.frame[self.frame > 0]).tolist()
+        return {step for frame in used for step in self._statements(self._path(frame))[:-1]}
 
     def _of_group(self, g: int) -> Path:
         known = self.__dict__.setdefault("_known", {})

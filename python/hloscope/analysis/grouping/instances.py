@@ -29,7 +29,8 @@ Mask = NDArray[np.bool_]
 # Products by the place in a call that they come from.
 Lines = dict[tuple[Path, int], list[int]]
 
-# The share of a call's products on lines that occur equally often in each of its calls.
+# The share of a call's products on lines that occur equally often in each of its calls. Of two
+# calls all do: a line that runs once beside one that runs twice says that the call has a loop.
 REGULAR = 0.8
 # In larger computations only the finder of layers tells calls apart: this one walks every edge.
 MOST_ROWS = 200_000
@@ -254,7 +255,8 @@ def _times(lines: Lines, depth: list[int] | None, first: int) -> int:
         counts[len(rows if depth is None else {depth[r - first] for r in rows})] += 1
     total = sum(c * k for c, k in counts.items())
     for n in sorted(counts):
-        if n > 1 and sum(c * k for c, k in counts.items() if c % n == 0) >= REGULAR * total:
+        regular = sum(c * k for c, k in counts.items() if c % n == 0)
+        if n > 1 and regular >= (REGULAR if n > 2 else 1.0) * total:
             return n
     return 1
 

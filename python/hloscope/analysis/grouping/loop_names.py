@@ -104,7 +104,7 @@ def loop_labels(
             names[row] = call
     for row, loop in names.items():
         trips = trip_count(module.instructions[row])
-        out[row] = loop if trips is None else f"{loop} ×{trips:,}"
+        out[row] = f"{loop} ×?" if trips is None else f"{loop} ×{trips:,}"
     return out
 
 

@@ -1,7 +1,8 @@
 """How much of the program's arithmetic each instruction does: this decides what is seen at first.
 
 A rank, not a figure to show: FLOPs, a transcendental as one, times the runs. A kernel of which the
-FLOPs are unknown has some for each byte; a loop of unknown length counts as eight.
+FLOPs are unknown has some for each byte; a loop of unknown length counts as eight, each branch as
+taken.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import is_collective
-from ..base.loops.trips import multiplicity
+from ..base.loops.trips import counted
 from ..base.table import per_module, table
 from ..flops.flops import count_work
 
 if TYPE_CHECKING:
     from ...hlo import Module
 
-_UNKNOWN_TRIPS = 8.0
+_UNKNOWN_TRIPS = 8
 _KERNEL = 256.0  # FLOPs that a kernel may do with each element
 
 
@@ -68,8 +69,8 @@ def shares(module: Module) -> NDArray[np.float64]:
 
 def _runs(module: Module) -> NDArray[np.float64]:
     """One row per computation."""
-    runs = multiplicity(module)
-    return np.array([_UNKNOWN_TRIPS if r is None else float(r) for r in runs], np.float64)
+    runs = counted(module, 1, _UNKNOWN_TRIPS)
+    return np.array([1.0 if r is None else float(r) for r in runs], np.float64)
 
 
 def _of_shape(module: Module) -> list[float]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .groups import KINDS
+from .outline import OPTIMIZER, UPDATE
 from .work import work
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .groups import GroupTree
 
 _ONCE_MORE = 0.3  # twice the forward pass's products, or three times with recomputation
-_UPDATES = re.compile(r"optimizer( ·|$)")
+_UPDATES = re.compile(rf"({OPTIMIZER}|{UPDATE})( ·|$)")
 
 
 def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
