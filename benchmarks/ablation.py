@@ -214,6 +214,8 @@ GROUPING = _rules("grouping", "grouping", {
     "code_words:BoxNames._called": returns(""),
     "code_words:BoxNames._products": property(lambda names: [Counter() for _ in names.t.first]),
     "code_words:BoxNames._collectives": returns({}),
+    "code_words:BoxNames._calling": property(lambda names: set()),
+    "outline:_Composer._in_libraries": argument(1),
     "instances:_times_of_kinds": lambda lines, first: (1, lines),
     "outline:MOST_OF_STATE": 1 << 30,
     "outline:is_expanded": FALSE,

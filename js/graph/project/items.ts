@@ -183,7 +183,9 @@ export class ItemWriter {
       // A fusion counts as one op from outside; once open, its instructions are counted.
       const held = p.childOffsets[item + 1] - p.childOffsets[item];
       const fused = node < this.tree.instructions && inner <= 1;
-      const sub = item === 0 ? "" : ops(fused ? held : inner);
+      const alike = this.alike(node);
+      const amount = ops(fused ? held : inner);
+      const sub = item === 0 ? "" : alike > 1 ? `one of ${alike} · ${amount}` : amount;
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
       const kept = named.filter((c) => !isInput(c.kind));
@@ -287,6 +289,14 @@ export class ItemWriter {
   }
   memberNode(position: number): number {
     return this.tree.node(this.tree.model.fold.members.values[position]);
+  }
+  /** How many equal groups there are in a row of which it is one. */
+  private alike(node: number): number {
+    const { tree } = this;
+    const at = tree.isGroup(node) ? tree.memberAt[node - tree.instructions] : -1;
+    if (at < 0) return 1;
+    const { offsets } = tree.model.fold.members;
+    return offsets[tree.foldAt[at] + 1] - offsets[tree.foldAt[at]];
   }
   /** The innermost container merged into an open item, the one that contains its boxes. */
   private insideOf(p: Projection, item: number): number {

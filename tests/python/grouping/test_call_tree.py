@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import hloscope as hs
 import jax
 import jax.numpy as jnp
@@ -485,6 +486,25 @@ def test_a_loop_inside_a_call_does_not_make_calls_of_it() -> None:
     tree = group_tree(dump(function, *arguments))
     assert any("predict" in label for label in tree.label)
     assert not [label for label in tree.label if re.search(r"predict\w* \d", label)]
+
+
+def test_products_of_a_library_do_not_make_calls_of_one() -> None:
+    """A library's attention has four projections and two products: one call all the same."""
+
+    class Attention(eqx.Module):
+        mha: eqx.nn.MultiheadAttention
+
+        def __call__(self, x: jax.Array, memory: jax.Array) -> jax.Array:
+            return x + self.mha(x, memory, jnp.sin(memory))
+
+    def net(attention: Attention, x: jax.Array, memory: jax.Array) -> jax.Array:
+        return norm(jax.vmap(attention)(norm(x), memory))
+
+    attention = eqx.filter_eval_shape(
+        lambda key: Attention(eqx.nn.MultiheadAttention(4, 64, key=key)), jax.random.key(0)
+    )
+    read = dump(eqx.filter_jit(net), attention, w(2, 32, 64), w(2, 24, 64))
+    assert not [label for label in group_tree(read).label if re.search(r"Attention \d", label)]
 
 
 def test_a_loop_of_unknown_length_says_so_and_counts_with_what_it_repeats() -> None:

@@ -269,3 +269,36 @@ def test_a_collective_says_what_it_is_of() -> None:
 
     said = code_of(hs.capture(f, of(None, "model"), of("model", None), exact=False))
     assert "all-reduce · y = tanh(x) @ w" in said.values()
+
+
+CALLS = """def layer(x):
+    grown = x + x
+    return grown * x
+
+
+def step(x):
+    out = layer(x)
+    return out
+"""
+
+
+def test_a_line_that_only_calls_names_nothing_in_the_call(tmp_path: Path) -> None:
+    """XLA gives some of a loop's body the line of the call, and takes it from the rest."""
+    file = tmp_path / "calls.py"
+    file.write_text(CALLS)
+    stacks = Stacks(str(file))
+    frames = [[("layer", 2)], [("step", 7)], [("step", 7), ("layer", 3)], [("layer", 3)]]
+    inner, call, whole, last = (
+        f'metadata={{op_name="jit(step)/sin" stack_frame_id={stacks.frame(f)}}}' for f in frames
+    )
+    lines, at = ["fused {", "  p = f32[64] parameter(0)"], "p"
+    for k, meta in enumerate([inner] * 5 + [call] * 4):
+        lines.append(f"  {'ROOT ' * (k == 8)}i{k} = f32[64] sine({at}), {meta}")
+        at = f"i{k}"
+    lines += ["}", "", "ENTRY main {", "  x = f32[64] parameter(0)"]
+    lines += [f"  box = f32[64] fusion(x), kind=kLoop, calls=fused, {inner}"]
+    lines += [f"  more = f32[64] cosine(box), {last}", f"  end = f32[64] tanh(more), {whole}"]
+    lines += [f"  ROOT out = f32[64] tan(end), {whole}", "}", ""]
+    dump = tmp_path / "calls.hlo"
+    dump.write_text(stacks.head() + "\n".join(lines))
+    assert code_of(hs.read(dump))["box"] == "grown = x + x"

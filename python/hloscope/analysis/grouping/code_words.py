@@ -45,6 +45,8 @@ NEARLY_ALL = 0.7
 EACH_OF_TWO = 0.2
 # Characters of the name of each.
 SHORT = 18
+# The share of a box of which the statement must be known.
+HALF = 0.5
 # More statements than this that a box is of do not name it.
 MOST_SET = 4
 # Characters of a name; longer code is shortened from inside.
@@ -575,18 +577,21 @@ class BoxNames:
             total += times if path else 0
             if len(path) > depth and path[depth][1] >= 0:
                 steps[path[depth]] += times
+        if total < sum(weights.values()) * HALF:
+            return None
         most = [step for step, times in steps.most_common(2) if times >= EACH_OF_TWO * total]
         if len(most) < 2 or sum(steps[step] for step in most) < NEARLY_ALL * total:
             told = {step: k for step, k in steps.items() if self.codes[step[0]].sets(step[1])}
-            most = _nearly_all(Counter(told), total)
-            if not 2 < len(most) <= MOST_SET:
+            most = _nearly_all(steps if len(steps) == 1 else Counter(told), total)
+            if len(most) == 2 or len(most) > MOST_SET:
                 return None
         most.sort(key=lambda step: (step[0], self.codes[step[0]].line(step[1])))
-        if len(most) == 2:
-            words = [self.codes[file].words(number, room=SHORT) for file, number in most]
+        if len(most) <= 2:
+            room = SHORT if len(most) == 2 else LONGEST
+            words = [self.codes[file].words(number, room=room) for file, number in most]
         else:
             words = [self.codes[file].sets(number) for file, number in most]
-        if not all(words) or len(set(words)) < 2:
+        if not words or not all(words) or (len(words) > 1 and len(set(words)) < 2):
             return None
         file, number = most[0]
         name = (" · " if len(most) == 2 else ", ").join(dict.fromkeys(words))
@@ -600,9 +605,17 @@ class BoxNames:
 
     @cached_property
     def _calling(self) -> set[Step]:
-        """Statements that call functions with statements of their own."""
-        used = np.unique(self.frame[self.frame > 0]).tolist()
-        return {step for frame in used for step in self._statements(self._path(frame))[:-1]}
+        """Statements that call functions with statements of their own.
+
+        What jax traced once for two lines of a function has both of them around it: no call.
+        """
+        out: set[Step] = set()
+        for frame in np.unique(self.frame[self.frame > 0]).tolist():
+            for callee, caller in pairwise(self._own(frame)):
+                if callee.function != caller.function:
+                    path = [(caller.file, n) for n in self.codes[caller.file].around(caller)]
+                    out.update(self._statements(tuple(path))[-1:])
+        return out
 
     def _of_group(self, g: int) -> Path:
         known = self.__dict__.setdefault("_known", {})

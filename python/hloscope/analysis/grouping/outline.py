@@ -15,7 +15,7 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ..base.labels.families import ID, families
 from ..base.labels.flags import INLINE, QUIET, flags
+from ..base.lines.frames import is_library
 from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most, is_expanded
 from ..base.phases.edges import depends_on
 from ..base.phases.phases import BACKWARD as IN_BACKWARD
@@ -137,7 +138,24 @@ class _Composer:
             for c, role in enumerate(roles)
             if not (caller[c] >= 0 and (fusion[caller[c]] or role == "to_apply"))
         ]
+        place = self._in_libraries(place)
         Instances(t, scope, self.paths, self.product, self.quiet, place, self._id).split(open_ones)
+
+    def _in_libraries(self, place: Ints) -> Ints:
+        """Places that tell lines of a library's apart too: the four products of its attention."""
+        frames, ids = self.module.source_frames()
+        lines = {}
+        for frame in set(ids) - {0}:
+            inside = takewhile(lambda f: is_library(f.file), frames.stack(frame))
+            lines[frame] = tuple((f.file, f.line) for f in inside)
+        known: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {(0, ()): 0}
+        return np.array(
+            [
+                known.setdefault((at, lines.get(frame, ())), len(known)) if at else 0
+                for at, frame in zip(place.tolist(), ids, strict=True)
+            ],
+            np.int64,
+        )
 
     def _to_numbered(self, scope: Ints) -> None:
         """Moves rows of a repeated call, of which it is not known which one, to a neighbour's.
