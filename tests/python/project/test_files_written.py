@@ -183,8 +183,10 @@ def test_a_folder_whose_files_vanish(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def fill() -> None:
+        beside = tmp_path / "beside"
         while not stop.is_set():
-            gone.write_text(TEXT * 20)  # the largest, so that it is chosen
+            beside.write_text(TEXT * 20)  # the largest, so that it is chosen
+            beside.replace(gone)  # whole or gone, never half written
             gone.unlink()
 
     other = threading.Thread(target=fill)
