@@ -36,6 +36,8 @@ export const enum Flag {
   Move = 256,
   /** What a loop does around each turn, to its own arrays: also inline (taken) or plumbing (kept). */
   Turn = 512,
+  /** Less than 1 % of the program's arithmetic, which is known. */
+  Little = 1024,
 }
 
 /** What the user can choose. Every field has a default; only these go back to Python. */

@@ -221,12 +221,7 @@ export class Engine {
   /** The layer with most work of which none is open; -1 if there is none worth it. */
   private closedLayer(): number {
     const { tree, openness } = this;
-    const { offsets, values } = this.model.fold.members;
     const inLayer = new Uint8Array(tree.stacks);
-    const foldOf = (v: number): number => {
-      const at = tree.isGroup(v) ? tree.memberAt[v - tree.instructions] : -1;
-      return at < 0 ? -1 : tree.foldAt[at];
-    };
     let heaviest = -1;
     let most = LESS_HIDDEN;
     for (const v of tree.topDown) {
@@ -234,11 +229,7 @@ export class Engine {
       if (around < 0) continue;
       inLayer[v] = inLayer[around] || this.isLayer(around) ? 1 : 0;
       if (inLayer[v] || !this.isLayer(v) || !this.opensAtFirst(v) || !this.holdsCalls(v)) continue;
-      const fold = foldOf(v);
-      const members =
-        fold < 0
-          ? [v]
-          : [...values.slice(offsets[fold], offsets[fold + 1])].map((g) => tree.node(g));
+      const members = tree.alike(v);
       if (members.some((m) => openness.open[m] === 1)) continue;
       const work = members.reduce((sum, m) => sum + worthOf(tree, m), 0);
       if (work > most) [heaviest, most] = [v, work];
@@ -250,7 +241,7 @@ export class Engine {
     const { tree, model } = this;
     if (worthOf(tree, node) >= NEARLY_ALL * worthOf(tree, tree.root)) return false;
     if (node < tree.instructions) return model.opcode(node) === "while";
-    return model.group.fold[node - tree.instructions] >= 0;
+    return tree.alike(node).length > 1;
   }
   /**
    * Opens a layer, if one is given, and then the heaviest groups, while they can be read; returns

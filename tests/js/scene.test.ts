@@ -422,6 +422,28 @@ describe("colours", () => {
     }
   });
 
+  test("small operations fade, but not where colours are amounts", () => {
+    const coloring = { id: "x", label: "X", unit: "B", scale: "log" as const };
+    const backgrounds = (flags: number, amounts: boolean): number => {
+      const spec = loop();
+      for (const i of spec.instructions) i.flags = (i.flags ?? 0) | flags;
+      const engine = engineOf(spec);
+      engine.openAll(500);
+      const scene = engine.rebuild();
+      let s = state(engine, scene);
+      if (amounts) {
+        const values = () => spec.instructions.map((_, k) => k);
+        const { colors } = paintInstructions(engine.model, { ...coloring, values }, LIGHT);
+        s = { ...s, colors, looks: itemLooks(scene, colors, () => true) };
+      }
+      const surface = new Recorder();
+      paintScene(surface, scene, s);
+      return surface.rects.filter((r) => r.style.fill === LIGHT.background).length;
+    };
+    expect(backgrounds(Flag.Little, false)).toBeGreaterThan(backgrounds(0, false));
+    expect(backgrounds(Flag.Little, true)).toBe(backgrounds(0, true));
+  });
+
   test.each(["log", "linear"] as const)(
     "amounts on a %s scale: unknown, 0 and the least of the others differ",
     (scale) => {

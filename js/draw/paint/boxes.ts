@@ -58,7 +58,8 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
   const life = s.life ? s.life.items[item] : Life.Kept;
   if (kind === ItemKind.Box) {
     const unknown = isUnknown(s, item);
-    const pale = words.quiet && !s.life && !s.looks.sums;
+    // the colours of amounts are read on a scale: they stay as they are
+    const pale = words.quiet && !s.life && !s.colors.numeric;
     surface.rect(x, y, w, h, {
       fill: fillOf(s, item, theme.unknown),
       stroke: unknown ? theme.edge : stepBorder(s, life),

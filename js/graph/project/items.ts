@@ -163,7 +163,8 @@ export class ItemWriter {
       const top = M.BOX_HEIGHT + lines.length * M.LINE_HEIGHT;
       width = Math.max(width, this.place(chips, width, top - 2));
       const height = top + (chips.length > 0 ? M.CHIP_HEIGHT + 3 : 0);
-      const quiet = lines.length === 0 && this.isTrifle(node);
+      const { model } = this.tree;
+      const quiet = model.has(node, Flag.Little) && !model.has(node, Flag.Landmark);
       return {
         label,
         lines,
@@ -183,7 +184,7 @@ export class ItemWriter {
       // A fusion counts as one op from outside; once open, its instructions are counted.
       const held = p.childOffsets[item + 1] - p.childOffsets[item];
       const fused = node < this.tree.instructions && inner <= 1;
-      const alike = this.alike(node);
+      const alike = this.tree.alike(node).length;
       const amount = ops(fused ? held : inner);
       const sub = item === 0 ? "" : alike > 1 ? `one of ${alike} · ${amount}` : amount;
       const name = m.width(label, M.TITLE_SIZE, true);
@@ -272,12 +273,6 @@ export class ItemWriter {
     if (this.isSection(node)) return true;
     return counts.total(node) * runs < SMALL_COUNT * counts.total(tree.root);
   }
-  /** Whether it is an operation that costs next to nothing beside the program's others. */
-  private isTrifle(node: number): boolean {
-    const { tree } = this;
-    if (worthOf(tree, tree.root) === 0 || worthOf(tree, node) >= SMALL_WORK) return false;
-    return !tree.model.has(node, Flag.Landmark);
-  }
   private isSection(node: number): boolean {
     const group = this.tree.groupOf(node);
     return group >= 0 && this.tree.model.groupKind(group) === "section";
@@ -289,14 +284,6 @@ export class ItemWriter {
   }
   memberNode(position: number): number {
     return this.tree.node(this.tree.model.fold.members.values[position]);
-  }
-  /** How many equal groups there are in a row of which it is one. */
-  private alike(node: number): number {
-    const { tree } = this;
-    const at = tree.isGroup(node) ? tree.memberAt[node - tree.instructions] : -1;
-    if (at < 0) return 1;
-    const { offsets } = tree.model.fold.members;
-    return offsets[tree.foldAt[at] + 1] - offsets[tree.foldAt[at]];
   }
   /** The innermost container merged into an open item, the one that contains its boxes. */
   private insideOf(p: Projection, item: number): number {

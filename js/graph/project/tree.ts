@@ -72,6 +72,14 @@ export class Tree {
   node(group: number): number {
     return this.nodeOfGroup[group];
   }
+  /** The nodes of the equal groups in a row of which a node is one: itself, if it is none. */
+  alike(node: number): number[] {
+    const at = this.isGroup(node) ? this.memberAt[node - this.instructions] : -1;
+    if (at < 0) return [node];
+    const { offsets, values } = this.model.fold.members;
+    const fold = this.foldAt[at];
+    return Array.from(values.subarray(offsets[fold], offsets[fold + 1]), (g) => this.node(g));
+  }
   /** The group that a container node shows: its own, or the computation it calls; -1 for leaves. */
   groupOf(node: number): number {
     if (node >= this.instructions) return node - this.instructions;

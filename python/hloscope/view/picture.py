@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..analysis.base.labels.families import FAMILIES, families
-from ..analysis.base.labels.flags import PLUMBING, flags, output_bytes
+from ..analysis.base.labels.flags import LITTLE, PLUMBING, flags, output_bytes
 from ..analysis.base.labels.labels import labels
 from ..analysis.base.phases.gradients import gradient_labels
 from ..analysis.base.table import Ints, csr
 from ..analysis.grouping.groups import KINDS
 from ..analysis.grouping.loop_names import loop_labels
+from ..analysis.grouping.work import little
 from ..analysis.grouping.worth import worth_opening
 from .builder import Builder
 from .context import Context
@@ -76,7 +77,8 @@ def _instructions(b: Builder, c: Context) -> None:
     if c.copies_are_drawn:
         kept = np.array([o != "copy" for o in t.opcodes], bool)[t.opcode]
         marks = np.where(kept, marks, np.asarray(marks, np.int64) & ~PLUMBING)
-    b.column("instruction.flags", marks)
+    few: Any = c.or_without("which operations are small", lambda: little(module), lambda: zeros)
+    b.column("instruction.flags", np.asarray(marks, np.int64) | LITTLE * np.asarray(few, np.int64))
     b.text_ids("instruction.shape", shapes[t.shape])
     b.text_ids("instruction.dense_shape", dense[t.shape])
     b.column("instruction.bytes", output_bytes(t))

@@ -10,14 +10,17 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hloscope.analysis.base.labels.flags import PLUMBING, flags
+from hloscope.analysis.base.labels.flags import LITTLE, PLUMBING, flags
 from hloscope.analysis.base.lines.op_name import parse_op_name
 from hloscope.analysis.base.phases.phases import PHASES, phases
 from hloscope.analysis.grouping.groups import KINDS, group_tree
 from hloscope.analysis.grouping.scopes import scopes
+from hloscope.analysis.grouping.work import shares
 from hloscope.analysis.grouping.worth import worth, worth_opening
 from hloscope.hlo import Module
 from hloscope.readers import read_modules
+from hloscope.show import blocks
+from hloscope.view.schema import joined
 
 
 def before_optimisations(fn: Callable[..., Any], *args: Any) -> Module:
@@ -224,3 +227,23 @@ def test_pieces_of_a_fourier_transform_are_no_layers(libtpu: None) -> None:
     x = jax.ShapeDtypeStruct((32, 32, 32), jnp.float32)
     tree = group_tree(hs.capture(jax.grad(energy), x, topology="v5e:1x1", exact=False).module)
     assert not [label for label in tree.label if re.search(r"^\w+ \d+$", label)]
+
+
+def test_what_does_little_of_the_work_is_marked_and_nothing_else_is() -> None:
+    """A sum over all of a large array is most of this program, fused or not."""
+
+    def f(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.lax.cummax(jnp.sort(x)), jnp.cumsum(y)
+
+    capture = hs.capture(f, jnp.ones((1024, 1024)), jnp.ones(8), exact=False)
+    _, columns = joined(blocks.view(capture), blocks.analyses(capture))
+    module = capture.module
+    little = (columns["instruction.flags"] & LITTLE) != 0
+    entry = [i for i in module.entry.instructions if i.opcode not in ("parameter", "tuple")]
+    large = [
+        i for i in entry if i.shape.byte_size > 1 << 20 and i.opcode in ("sort", "reduce-window")
+    ]
+    assert large
+    assert not any(little[i.index] for i in large if shares(module)[i.index] > 0.1)
+    assert any(shares(module)[i.index] > 0.1 for i in large)
+    assert all(little[i.index] for i in entry if i.shape.byte_size < 1 << 10)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ...hlo import Instruction, opcodes
 from ..base.operands import source_of
 from ..base.phases.phases import BACKWARD, phases
+from ..comms.collective import Collective
 from ..cost.moves import moves
 from ..grouping.layers.layers import Run, layers
 from ..text.units import duration, size
@@ -29,16 +30,19 @@ _CALLBACK = re.compile(r"callback|host_compute", re.I)
 def full_rematerialization(facts: Facts) -> Iterator[Finding]:
     """The partitioner's own warnings: arrays gathered whole to change their sharding."""
     each = []
+    moved: dict[int, Collective] = {}  # one may be of several warnings
     for m in compiler_messages(facts.module, facts.target):
         if m.kind == REMATERIALIZED:
             rows = [facts.module.instructions[n] for n in m.instructions]
             members = facts.collectives.by_instruction
-            moved = {id(r): r for i in rows if (r := members.get(i.index)) is not None}
-            seconds = facts.waited(n for row in moved.values() for n in row.members)
-            each.append(_Gathered(m, rows, sent([*moved.values()]), seconds))
+            mine = {id(r): r for i in rows if (r := members.get(i.index)) is not None}
+            seconds = facts.waited(n for row in mine.values() for n in row.members)
+            share = facts.wire_share(sent([*mine.values()]), seconds)
+            each.append(_Gathered(m, rows, share))
+            moved |= mine
     if not each:
         return
-    each.sort(key=lambda g: -facts.wire_share(g.wire, g.seconds))
+    each.sort(key=lambda g: -g.share)
     first = each[0].message
     frame, inferred = facts.line(each[0].rows[0]) if each[0].rows else (None, False)
     evidence = [
@@ -47,9 +51,8 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
         for g in each[:_NAMED]
     ]
     more = f"; and {len(each) - _NAMED} more" if len(each) > _NAMED else ""
-    wire = [g.wire for g in each if g.wire is not None]
-    waited = [g.seconds for g in each if g.seconds is not None]
-    total, seconds = sum(wire) if wire else None, sum(waited) if waited else None
+    total = sent([*moved.values()])
+    seconds = facts.waited(n for row in moved.values() for n in row.members)
     of = first.whole or "an array" if len(each) == 1 else f"{len(each)} arrays"
     yield Finding(
         "full-rematerialization",
@@ -68,12 +71,11 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
 
 
 class _Gathered(NamedTuple):
-    """A warning, the gathers that do it, and what they cost."""
+    """A warning, the gathers that do it, and their share of the step or of the bytes sent."""
 
     message: CompilerMessage
     rows: list[Instruction]
-    wire: int | None
-    seconds: float | None
+    share: float
 
 
 # Arrays that the sentence names.

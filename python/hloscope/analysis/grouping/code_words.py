@@ -570,10 +570,8 @@ class BoxNames:
         """
         steps: Counter[Step] = Counter()
         total = 0
-        for frame, times in weights.items():
+        for frame, times in self._without_calls(weights).items():
             path = self._path(frame)
-            if self._statements(path)[-1:] and self._statements(path)[-1] in self._calling:
-                continue
             total += times if path else 0
             if len(path) > depth and path[depth][1] >= 0:
                 steps[path[depth]] += times
@@ -604,17 +602,30 @@ class BoxNames:
         ]
 
     @cached_property
-    def _calling(self) -> set[Step]:
-        """Statements that call functions with statements of their own.
+    def _entered(self) -> dict[Step, set[str | None]]:
+        """For each statement the functions that are called from it, through any number of calls.
 
         What jax traced once for two lines of a function has both of them around it: no call.
         """
-        out: set[Step] = set()
+        out: dict[Step, set[str | None]] = defaultdict(set)
         for frame in np.unique(self.frame[self.frame > 0]).tolist():
-            for callee, caller in pairwise(self._own(frame)):
-                if callee.function != caller.function:
-                    path = [(caller.file, n) for n in self.codes[caller.file].around(caller)]
-                    out.update(self._statements(tuple(path))[-1:])
+            inner: set[str | None] = set()
+            for f in self._own(frame):  # innermost first
+                path = tuple((f.file, n) for n in self.codes[f.file].around(f))
+                for step in self._statements(path)[-1:]:
+                    out[step] |= inner - {f.function}
+                inner.add(f.function)
+        return out
+
+    def _without_calls(self, weights: Counter[int]) -> Counter[int]:
+        """Without what has the line of a call that others are inside: it may be of any of them."""
+        inside = {f: own[0].function for f in weights if (own := self._own(f))}
+        functions = set(inside.values())
+        out: Counter[int] = Counter()
+        for frame, times in weights.items():
+            last = self._statements(self._path(frame))[-1:]
+            if not any(self._entered.get(step, set()) & functions for step in last):
+                out[frame] = times
         return out
 
     def _of_group(self, g: int) -> Path:

@@ -52,10 +52,10 @@ from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .in_turn import put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
-from .loose import SMALL, Parts, Walk, gather_flat, gather_minor, recount
+from .loose import Parts, Walk, gather_flat, gather_minor, recount
 from .outline import OPTIMIZER, UPDATE, outline
 from .statements import gather_statements
-from .work import shares
+from .work import SMALL, shares
 
 if TYPE_CHECKING:
     from ...hlo import Instruction, Module

@@ -21,9 +21,8 @@ from ..base.labels.labels import telling_mask, words_of_mask
 from ..base.table import Ints, Table
 from .components import cut_sections
 from .group_nodes import NAMELESS, Node, count_boxes, within
+from .work import SMALL
 
-# An operation or statement that does less of the program's arithmetic is small.
-SMALL = 0.01
 # So many small boxes may stand beside calls by themselves.
 FEW = 2
 # Products are parts unless that leaves more boxes than this.

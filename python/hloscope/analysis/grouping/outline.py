@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.labels.families import ID, families
 from ..base.labels.flags import INLINE, QUIET, flags
 from ..base.lines.frames import is_library
-from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most, is_expanded
+from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most
 from ..base.phases.edges import depends_on
 from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
@@ -37,6 +36,7 @@ from .layers.layers import Layers, Run, layers
 from .layers.repeats import Graph
 from .optimisers import optimiser_name
 from .scopes import Scopes, combines, hoist, inherit_scope, sink
+from .work import products
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,10 +102,8 @@ class _Composer:
         self.ids = {p: n for n, p in enumerate(self.paths)}
         self.own = tree.path.copy()
         self.depths: dict[int, Ints] = {}
-        family = families(module)
         self.quiet = (flags(module) & QUIET) != 0
-        self.product = np.isin(family, [ID["matmul"], ID["convolution"]])
-        self.product &= ~np.array([is_expanded(n) for n in self.t.places], bool)[self.t.place]
+        self.product = products(module)
 
     def write(self) -> Outline:
         t = self.t
@@ -522,7 +520,7 @@ class _Composer:
         # what XLA made, such as a copy of the result, leads on to it
         made = self._steps[t.computation] & ((self.own < 0) | self.quiet) & ~t.silent
         ways = inline | (made & ~t.by_opcode(lambda o: o == "while", bool))
-        roots = {int(t.roots[c]) for c in np.flatnonzero(self._steps).tolist()}
+        roots = {r for c in np.flatnonzero(self._steps).tolist() if (r := int(t.roots[c])) >= 0}
         used = ways[t.operands.values]
         users: dict[int, list[int]] = defaultdict(list)
         for value, user in zip(

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import is_collective
+from ..base.labels.families import ID, families
+from ..base.lines.op_name import is_expanded
 from ..base.loops.trips import counted
 from ..base.table import per_module, table
 from ..flops.flops import count_work
@@ -21,8 +23,18 @@ from ..flops.flops import count_work
 if TYPE_CHECKING:
     from ...hlo import Module
 
+# An operation, statement or call that does less of the program's arithmetic is small.
+SMALL = 0.01
 _UNKNOWN_TRIPS = 8
 _KERNEL = 256.0  # FLOPs that a kernel may do with each element
+
+
+@per_module
+def products(module: Module) -> NDArray[np.bool_]:
+    """Matmuls and convolutions, but for those that XLA makes of one operation of linear algebra."""
+    t = table(module)
+    pieces = np.array([is_expanded(n) for n in t.places], bool)[t.place]
+    return np.asarray(np.isin(families(module), [ID["matmul"], ID["convolution"]]) & ~pieces)
 
 
 @per_module
@@ -38,6 +50,12 @@ def work(module: Module) -> NDArray[np.float64]:
         out[i] = _KERNEL * (elements[i] + read)
     out *= _runs(module)[t.computation]
     return out
+
+
+@per_module
+def little(module: Module) -> NDArray[np.bool_]:
+    """One row per instruction: whether it does less than ``SMALL`` of a known amount of work."""
+    return np.asarray((shares(module) < SMALL) & (work(module).sum() > 0))
 
 
 @per_module

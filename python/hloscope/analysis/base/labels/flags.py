@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ROOT, INLINE, PARAMETER, PLUMBING, LANDMARK, OUTPUT, ASYNC_START, ASYNC_DONE, MOVE, TURN = (
     1 << n for n in range(10)
 )
+# Of next to none of the program's arithmetic; ``grouping/work.py`` says which.
+LITTLE = 1 << 10
 Mask = NDArray[np.bool_]
 # Not drawn as a box of its own by default.
 QUIET = INLINE | PARAMETER | PLUMBING

@@ -26,7 +26,6 @@ from ...base.lines.op_name import (
     Path,
     common,
     common_to_most,
-    is_expanded,
 )
 from ...base.phases.phases import BACKWARD as IN_BACKWARD
 from ...base.phases.phases import OPTIMISER, REMATERIALISED, phases
@@ -34,6 +33,7 @@ from ...base.table import Ints, Table, per_module, table
 from ..functions import Calls, Mask, calls
 from ..optimisers import after_updates, optimiser_name
 from ..scopes import Scopes, scopes
+from ..work import products
 from .ends import looks_up, of_gradients, of_loops, only_for
 from .gradients import by_weights, of_other_computation
 from .members import free_lookups, free_products, to_gradients, with_their_gradient
@@ -105,8 +105,7 @@ class _Finder:
         t = self.t
         anchor = np.isin(self.family, [ID[f] for f in ANCHORS])
         anchor &= ~t.by_opcode(lambda o: o.endswith(("-done", "-update")) or o == "call", bool)
-        piece = np.array([is_expanded(n) for n in t.places], bool)[t.place]
-        anchor &= ~(piece & np.isin(self.family, [ID["matmul"], ID["convolution"]]))
+        anchor &= products(self.module) | ~np.isin(self.family, [ID["matmul"], ID["convolution"]])
         # products of an optimiser, such as muon's, are not layers of the model
         anchor &= (self.phase != OPTIMISER) | (self.family == ID["collective"])
         fusions = self._held_by_fusions()
