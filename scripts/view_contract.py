@@ -185,16 +185,21 @@ def _grouped(pairs: list[tuple[str, str]]) -> str:
 
 def checks() -> Iterator[str]:
     """Rules of columns and shapes of headers."""
-    yield "/** Prefix and rows of columns, then names by their rule; see base/validate.ts. */"
-    yield "export const TABLES: readonly [string, string, Record<string, string>][] = ["
+    yield "/**"
+    yield " * Prefix of a table's columns, the table that it comes with, and for each kind of rows"
+    yield " * names by rule; those with ? may be absent where others are. See base/validate.ts."
+    yield " */"
+    yield "export type Rules = Record<string, Record<string, string>>;"
+    yield "export const TABLES: readonly [string, string, Rules][] = ["
     for table in columns().TABLES:
         by_rows: dict[str, list[tuple[str, str]]] = {}
         for column in table.columns:
             holds = f"{'-1:' if column.has_none else ''}{column.holds}"
             rule = " ".join(filter(None, (column.dtype, holds, column.splits)))
-            by_rows.setdefault(column.rows or table.rows, []).append((rule, column.name))
-        for rows, pairs in by_rows.items():
-            yield f'  ["{table.name}", "{rows}", {_grouped(pairs)}],'
+            name = f"{column.name}{'?' if column.may_be_absent else ''}"
+            by_rows.setdefault(column.rows or table.rows, []).append((rule, name))
+        inner = ", ".join(f'"{rows}": {_grouped(pairs)}' for rows, pairs in by_rows.items())
+        yield f'  ["{table.name}", "{table.along}", {{ {inner} }}],'
     yield "];"
     yield "/** Rows, and the column that has one element for each; others are named by theirs. */"
     yield "export const LEADS: Record<string, string> = {"
@@ -305,7 +310,9 @@ def _table(table: Any) -> Iterator[str]:
             holds = column.unit
         else:
             holds = column.holds + (" or -1" if column.has_none else "")
-        name, about = f"{table.name}.{column.name}", _escaped(column.about)
+        absent = "may be absent" if column.may_be_absent and "absent" not in column.about else ""
+        name = f"{table.name}.{column.name}"
+        about = _escaped("; ".join(filter(None, (column.about, absent))))
         yield f"| `{name}` | {column.dtype} | {rows} | {holds} | {about} |"
 
 

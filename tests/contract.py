@@ -20,6 +20,7 @@ from hloscope.view.columns import (
     FLAG,
     LEADS,
     OFFSETS,
+    TABLES,
     TEXT,
     Column,
     columns_of,
@@ -61,8 +62,27 @@ def hold(block: bytes) -> None:
         column = known.get(unnumbered(name))
         assert column is not None, f"{name} is not a column of {magic}"
         assert spec["dtype"] == column.dtype, f"column {name} is {spec['dtype']}"
-    assert differences(*decode(block)) == []
+    header, columns = decode(block)
+    assert differences(header, columns) == []
+    if not _is_of_another_chip(header):
+        assert missing(columns) == []
     checked += 1
+
+
+def _is_of_another_chip(header: dict[str, Any]) -> bool:
+    """Such a block has the columns alone that differ from those of the View's own chip."""
+    return "without" in header
+
+
+def missing(columns: Columns) -> list[str]:
+    """Columns that a block has not though it has others that come with them."""
+    together: dict[str, list[str]] = {}
+    for table in TABLES:
+        names = [f"{table.name}.{c.name}" for c in table.columns if not c.may_be_absent]
+        together.setdefault(table.along, []).extend(names)
+    del together["strings"]  # decoded
+    there = [n for n in together.values() if any(name in columns for name in n)]
+    return [name for names in there for name in names if name not in columns]
 
 
 def differences(header: dict[str, Any], columns: Columns) -> list[str]:

@@ -27,6 +27,16 @@ export interface Block<H> {
 
 export class BadBlock extends Error {}
 
+/** A required column; throws BadBlock when it is missing. */
+export function columnOf<T extends Column>(columns: ReadonlyMap<string, Column>, name: string): T {
+  const found = columns.get(name);
+  if (!found) throw lacks(name);
+  return found as T;
+}
+
+export const lacks = (name: string) =>
+  new BadBlock(`The data has no column ${name}; it is from another version of hloscope.`);
+
 /** Limits on inflated bytes: `always` allowed, `times` the compressed size, never above `most`. */
 export const INFLATE_LIMIT = { always: 64 << 20, times: 200, most: 1 << 30 };
 

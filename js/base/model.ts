@@ -13,7 +13,15 @@ import {
   VIEW_VERSION,
   type ViewHeader,
 } from "../view.ts";
-import { BadBlock, type Block, type Column, decodeBlock, gunzip, StringTable } from "./decode.ts";
+import {
+  BadBlock,
+  type Block,
+  type Column,
+  columnOf,
+  decodeBlock,
+  gunzip,
+  StringTable,
+} from "./decode.ts";
 import { plain } from "./plain.ts";
 import { checkAnalyses, checkText, checkView } from "./validate.ts";
 
@@ -22,16 +30,8 @@ export interface Csr {
   values: Uint32Array;
 }
 
-/** A required column; throws BadBlock when it is missing. */
-function columnOf<T extends Column>(block: Pick<Block<never>, "columns">, name: string): T {
-  const found = block.columns.get(name);
-  if (!found)
-    throw new BadBlock(`The data has no column ${name}; it is from another version of hloscope.`);
-  return found as T;
-}
-
-const stringsOf = (block: Pick<Block<never>, "columns">): StringTable =>
-  new StringTable(columnOf(block, "strings.bytes"), columnOf(block, "strings.offsets"));
+const stringsOf = ({ columns }: Pick<Block<never>, "columns">): StringTable =>
+  new StringTable(columnOf(columns, "strings.bytes"), columnOf(columns, "strings.offsets"));
 
 export class ViewModel {
   readonly header: ViewHeader;
@@ -163,7 +163,7 @@ export class ViewModel {
 
   /** A required column; throws BadBlock when it is missing. */
   column<T extends Column>(name: string): T {
-    return columnOf<T>(this.block, name);
+    return columnOf<T>(this.block.columns, name);
   }
   /** A column of an optional analysis, or null. */
   optional<T extends Column>(name: string): T | null {
@@ -204,8 +204,10 @@ export class ViewModel {
     this.edition++;
     this.figures++;
     if (!block) return;
-    checkAnalyses(block, this.block);
     const { header, columns } = block;
+    const without = new Set(header.without);
+    const left = [...own].filter(([name]) => !without.has(name));
+    checkAnalyses(block, { ...this.block, columns: new Map(left) });
     if (header.instructions !== this.instruction.count)
       throw new BadBlock("it is of another file.");
     const kept = new Map<string, Column | undefined>();
@@ -332,7 +334,7 @@ export class TextModel {
   private decoder = new TextDecoder();
 
   constructor(block: Block<{ columns: ViewHeader["columns"]; version: number }>) {
-    const c = <T extends Column>(name: string): T => columnOf<T>(block, name);
+    const c = <T extends Column>(name: string): T => columnOf<T>(block.columns, name);
     this.bytes = c("text.bytes");
     this.strings = stringsOf(block);
     this.instructionBegin = c("line.instruction_begin");

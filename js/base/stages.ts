@@ -2,7 +2,7 @@
 
 import { STAGES_MAGIC, type StagesHeader, VIEW_VERSION } from "../view.ts";
 import type { StageText } from "../view-extras.ts";
-import { type Block, decodeBlock, gunzip, StringTable } from "./decode.ts";
+import { type Block, type Column, columnOf, decodeBlock, gunzip, StringTable } from "./decode.ts";
 import { plain } from "./plain.ts";
 import { checkStages } from "./validate-stages.ts";
 
@@ -32,7 +32,7 @@ export class StagesModel {
   private readonly lines = new Map<StageText, string[]>();
 
   constructor(block: Block<StagesHeader>) {
-    const c = <T>(name: string): T => block.columns.get(name) as T;
+    const c = <T extends Column>(name: string): T => columnOf<T>(block.columns, name);
     this.header = block.header;
     this.stages = block.header.stages;
     this.line = c("place.line");

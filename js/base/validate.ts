@@ -4,14 +4,14 @@
  * A saved output can come from anywhere: one changed number in a tree's parents, in the offsets
  * of a relation or in a count could otherwise mean an endless loop or gigabytes of memory, in a
  * tab that shows somebody else's notebook. So every column is checked once, and the header: their
- * types, lengths and ranges; that offsets never decrease; that trees have no cycles. 100,000
- * instructions take a few milliseconds.
+ * types, lengths and ranges; that no table lacks a column that is read with the others; that offsets
+ * never decrease; that trees have no cycles. 100,000 instructions take a few milliseconds.
  *
  * Types, lengths and ranges come from what `npm run schema` makes of the declaration in Python.
  */
 import type { AnalysesHeader, Extras, ViewHeader } from "../view.ts";
 import { LEADS, SHAPES, TABLES } from "../view-extras.ts";
-import { BadBlock, type Block, type Column } from "./decode.ts";
+import { BadBlock, type Block, type Column, lacks } from "./decode.ts";
 
 /**
  * A column's dtype, the rows whose number is its length ("*": any length), and what it holds:
@@ -27,11 +27,18 @@ interface Rule {
 }
 
 const RULES = new Map<string, Rule>();
-for (const [prefix, rows, rules] of TABLES) {
-  for (const [rule, names] of Object.entries(rules)) {
-    const [dtype, holds, splits] = rule.split(" ");
-    for (const name of names.split(" ")) {
-      RULES.set(`${prefix}.${name}`, { dtype, rows, holds, splits });
+/** Columns that a block has all of or none, by the table that they come with. */
+const TOGETHER: Record<string, string[]> = {};
+for (const [prefix, along, byRows] of TABLES) {
+  TOGETHER[along] ??= [];
+  for (const [rows, rules] of Object.entries(byRows)) {
+    for (const [rule, names] of Object.entries(rules)) {
+      const [dtype, holds, splits] = rule.split(" ");
+      for (const name of names.split(" ")) {
+        const column = `${prefix}.${name.replace("?", "")}`;
+        RULES.set(column, { dtype, rows, holds, splits });
+        if (!name.endsWith("?")) TOGETHER[along].push(column);
+      }
     }
   }
 }
@@ -155,6 +162,10 @@ export function checkColumns(
   lists: Partial<ViewHeader>,
 ): Map<string, number> {
   const find = (name: string) => columns.get(name) ?? others.get(name);
+  for (const together of Object.values(TOGETHER)) {
+    const missing = together.find((name) => !find(name));
+    if (missing && together.some(find)) throw lacks(missing);
+  }
   const sizes = new Map<string, number>();
   for (const [rows, lead] of Object.entries(LEADS)) {
     const found = find(lead);

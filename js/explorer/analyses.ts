@@ -80,17 +80,25 @@ export class Analyses {
       note("");
       this.show(block);
     } catch (error) {
-      if (signal.aborted) return;
-      const now = costs.chip ? `time is modelled on ${costs.chip.label}` : "no time is modelled";
-      note(`${sentence((error as Error).message)}; ${now}.`);
+      if (!signal.aborted) this.refuse(error as Error);
     }
+  }
+
+  private refuse(error: Error): void {
+    const chip = costsOf(this.parts.model)?.chip;
+    const now = chip ? `time is modelled on ${chip.label}` : "no time is modelled";
+    this.parts.note(`${sentence(error.message)}; ${now}.`);
   }
 
   private show(block: Awaited<ReturnType<typeof decodeAnalyses>> | null): void {
     const { model, store, whenReleased } = this.parts;
     whenReleased(() => {
       const trips = costsOf(model)?.allTrips ?? [];
-      model.useChip(block);
+      try {
+        model.useChip(block);
+      } catch (error) {
+        this.refuse(error as Error);
+      }
       costsOf(model)?.setAllTrips(trips);
       this.parts.extended();
       store.repaint();

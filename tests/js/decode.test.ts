@@ -53,8 +53,10 @@ describe("the analyses block", () => {
   const block = async (instructions: number, names: string[]) => {
     const s = new Strings();
     const columns: Parameters<typeof pack>[3] = {
-      "cost.flops": ["f64", [0, 4, 8]],
-      "collective.kind": ["u32", names.map((n) => s.id(n))],
+      "own.0": ["f64", [0, 4, 8]],
+      "trace_run.device": ["u32", names.map((n) => s.id(n))],
+      "trace_run.start": ["f64", names.map(() => 0)],
+      "trace_run.seconds": ["f64", names.map(() => 1)],
     };
     const header = {
       instructions,
@@ -63,12 +65,12 @@ describe("the analyses block", () => {
       extras: { moves: { hardware: null } },
     };
     const raw = pack("HLOA", VIEW_VERSION, header, { ...columns, ...s.columns() }, [
-      "collective.kind",
+      "trace_run.device",
     ]);
     return decodeAnalyses(await gzip(raw));
   };
   const texts = (model: Awaited<ReturnType<typeof decodeView>>) =>
-    Array.from(model.column<Uint32Array>("collective.kind"), (id) => model.strings.get(id));
+    Array.from(model.column<Uint32Array>("trace_run.device"), (id) => model.strings.get(id));
 
   test("adds columns with their own strings, extras, summary and warnings", async () => {
     const model = await decodeView(await gzip(smallView(ROWS)));
@@ -77,7 +79,7 @@ describe("the analyses block", () => {
     expect(texts(model)).toEqual(["all-reduce", "", "añb", "all-reduce"]);
     expect(model.strings.get(known - 1)).not.toBe("");
     expect(model.name(1)).toBe("añb");
-    expect([...model.column("cost.flops")]).toEqual([0, 4, 8]);
+    expect([...model.column("own.0")]).toEqual([0, 4, 8]);
     expect(model.header.summary.flops).toBe(12);
     expect(model.header.summary.module).toBe("m");
     expect(model.header.extras.moves).toEqual({ hardware: null });
@@ -87,19 +89,19 @@ describe("the analyses block", () => {
     const model = await decodeView(await gzip(smallView(ROWS)));
     const other = await block(4, ["x"]);
     expect(() => model.extend(other)).toThrow(/changed/);
-    expect(model.optional("cost.flops")).toBeNull();
+    expect(model.optional("own.0")).toBeNull();
   });
   test("what was null is asked again, what was found is kept", async () => {
     const model = await decodeView(await gzip(smallView(ROWS)));
     let asked = 0;
-    const flops = perModel((m) => {
+    const own = perModel((m) => {
       asked++;
-      return m.optional("cost.flops");
+      return m.optional("own.0");
     });
-    expect([flops(model), flops(model), asked]).toEqual([null, null, 1]);
+    expect([own(model), own(model), asked]).toEqual([null, null, 1]);
     model.extend(await block(3, []));
-    expect(flops(model)).toEqual(flops(model));
-    expect([flops(model)?.length, asked]).toEqual([3, 2]);
+    expect(own(model)).toEqual(own(model));
+    expect([own(model)?.length, asked]).toEqual([3, 2]);
   });
 });
 

@@ -19,6 +19,8 @@ import { devicesOf } from "../../js/state/devices/devices.ts";
 import { memoryOf } from "../../js/state/memory.ts";
 import { sourcesOf } from "../../js/state/source/sources.ts";
 import { measuredOf } from "../../js/state/time/measured.ts";
+import { timelineOf } from "../../js/state/time/timeline.ts";
+import { traceOf } from "../../js/state/time/trace.ts";
 import {
   type AnalysesHeader,
   type ColumnSpec,
@@ -35,6 +37,7 @@ const BLOCKS = new URL("../golden/blocks/", import.meta.url);
 const raw = (name: string) => new Uint8Array(gunzipSync(readFileSync(new URL(name, BLOCKS))));
 const VIEWS = ["sharded.view", "measured.view"].map(raw);
 const ANALYSES = ["sharded.analyses", "measured.analyses"].map(raw);
+const TEXTS = ["sharded.text"].map(raw);
 
 const { devices: DEVICES } = (partsOf(ANALYSES[0]).header as unknown as AnalysesHeader)
   .extras as Required<Extras>;
@@ -53,19 +56,23 @@ function draw(model: ViewModel): number {
   return layoutPicture(projection, writer, new LayoutCache(), { aspect: 1.5 }).x.length;
 }
 
-/** Runs what panels derive; the explorer turns a throw into a warning, but cannot stop a hang. */
+/** What panels derive. */
+const DERIVED: readonly ((model: ViewModel) => unknown)[] = [
+  (model) => costsOf(model)?.setTrips(0, 7),
+  (model) => memoryOf(model)?.groupsAt(0, "line"),
+  collectivesOf,
+  devicesOf,
+  sourcesOf,
+  measuredOf,
+  timelineOf,
+  traceOf,
+];
+
+/** Runs it; the explorer turns a throw into a warning, but cannot stop a hang. */
 function derive(model: ViewModel): void {
-  const work = [
-    () => costsOf(model)?.setTrips(0, 7),
-    () => memoryOf(model)?.groupsAt(0, "line"),
-    () => collectivesOf(model),
-    () => devicesOf(model),
-    () => sourcesOf(model),
-    () => measuredOf(model),
-  ];
-  for (const part of work) {
+  for (const part of DERIVED) {
     try {
-      part();
+      part(model);
     } catch {
       // as `attempt` of explorer.ts does
     }
@@ -180,6 +187,75 @@ describe("changed blocks", { timeout: 300_000 }, () => {
     expect(slowest).toBeLessThan(5000);
     expect(drawn).toBeGreaterThan(times / 10);
     expect(refused).toBeGreaterThan(times / 10);
+  });
+});
+
+describe("a block without a column", () => {
+  const without = (block: Uint8Array, name: string): Uint8Array => {
+    const { header } = partsOf(block);
+    const { [name]: _, ...columns } = header.columns;
+    return withHeader(block, { ...header, columns });
+  };
+  /** Their names; without the strings, the columns of text have ids of no string. */
+  const names = (block: Uint8Array) =>
+    Object.keys(partsOf(block).header.columns).filter((name) => !name.startsWith("strings."));
+  const load = (view: Uint8Array, analyses: Uint8Array) => {
+    const model = readView(view);
+    model.extend(decodeBlock<AnalysesHeader>(analyses, "HLOA", VIEW_VERSION));
+    return model;
+  };
+  /** Whether it is refused for what it lacks; else everything that is read of it is there. */
+  const refused = (name: string, model: () => ViewModel) => {
+    let found: ViewModel;
+    try {
+      found = model();
+    } catch (error) {
+      expect(error).toBeInstanceOf(BadBlock);
+      expect((error as Error).message).toContain(`The data has no column ${name};`);
+      return true;
+    }
+    for (const part of DERIVED) expect(() => part(found), name).not.toThrow();
+    return false;
+  };
+
+  test.each([0, 1])("view %d needs all of its own", (k) => {
+    for (const name of names(VIEWS[k])) {
+      expect(refused(name, () => load(without(VIEWS[k], name), ANALYSES[k]))).toBe(true);
+    }
+  });
+  test.each([0, 1])("analyses %d are there by whole tables, without what may be absent", (k) => {
+    const shown = names(ANALYSES[k]).filter(
+      (name) => !refused(name, () => load(VIEWS[k], without(ANALYSES[k], name))),
+    );
+    expect(shown).toContain("cost.seconds");
+    expect(shown).not.toContain("cost.matmul_flops");
+    expect(shown).not.toContain("buffer.leaf");
+  });
+  test("the figures of another chip may leave out no part of a table", () => {
+    const model = load(VIEWS[0], ANALYSES[0]);
+    const { header } = partsOf(ANALYSES[0]);
+    const chip = withHeader(ANALYSES[0], { ...header, without: ["memory.live"] });
+    model.useChip(decodeBlock<AnalysesHeader>(chip, "HLOA", VIEW_VERSION));
+    const few = { ...header, columns: {}, extras: {}, summary: {}, without: ["cost.flops"] };
+    const block = decodeBlock<AnalysesHeader>(
+      withHeader(ANALYSES[0], {
+        ...few,
+        columns: {
+          "strings.bytes": header.columns["strings.bytes"],
+          "strings.offsets": header.columns["strings.offsets"],
+        },
+      }),
+      "HLOA",
+      VIEW_VERSION,
+    );
+    expect(() => model.useChip(block)).toThrow("The data has no column cost.flops;");
+    expect(costsOf(model)?.flops.length).toBe(model.instruction.count);
+  });
+  test("a text lacks none", async () => {
+    for (const name of names(TEXTS[0])) {
+      const cut = await gzip(without(TEXTS[0], name));
+      await expect(decodeText(cut)).rejects.toThrow(`The data has no column ${name};`);
+    }
   });
 });
 

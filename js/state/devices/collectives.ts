@@ -81,7 +81,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
     return (k: number) => model.strings.get(ids[k]);
   };
   const axes = text("axes");
-  const types = model.optional<Uint32Array>("collective.types");
+  const types = text("types");
   const networks = model.optional<Uint32Array>("collective.network");
   const moves = text("moves");
   const line = text("line");
@@ -106,7 +106,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
   const partAt = model.column<Uint32Array>("collective_part.offsets");
   const partShape = model.column<Uint32Array>("collective_part.shape");
   const partBytes = model.column<Float64Array>("collective_part.bytes");
-  const partMoves = model.optional<Uint32Array>("collective_part.moves");
+  const partMoves = model.column<Uint32Array>("collective_part.moves");
   const byInstruction = new Map<number, CollectiveRow>();
   const branchAt = model.optional<Uint32Array>("collective_branch.offsets");
   const branch = (k: number): Branch[] => {
@@ -124,7 +124,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       parts.push({
         shape: model.strings.get(partShape[p]),
         bytes: partBytes[p],
-        moves: partMoves ? model.strings.get(partMoves[p]) : "",
+        moves: model.strings.get(partMoves[p]),
       });
     }
     const row: CollectiveRow = {
@@ -133,7 +133,7 @@ export const collectivesOf = perModel((model: ViewModel): Collectives | null => 
       instruction: instruction[k],
       anchor: anchor[k],
       axes: axes(k),
-      types: types ? model.strings.get(types[k]) : "",
+      types: types(k),
       network: networks ? model.strings.get(networks[k]) : "",
       onAxes: onAxes[k] === 1,
       groupSize: size[k],

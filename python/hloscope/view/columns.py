@@ -8,7 +8,7 @@ format. To add a column, add a row here and write it in the section that compute
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 # Values of ``Column.holds``, besides names of rows and of lists in the header, whose index it is.
@@ -37,22 +37,26 @@ class Column:
     has_none: bool = False  # an index may be -1
     rows: str = ""  # whose rows it has, if not those of its table
     splits: str = ""  # of offsets: the column that they cut into pieces
+    may_be_absent: bool = False  # where the other columns of its table are there
 
 
 @dataclass(frozen=True)
 class ColumnTable:
     """Columns that begin with ``name.`` and have ``rows`` in common.
 
-    The first column declared with ``rows`` says how many there are.
+    The first column declared with ``rows`` says how many there are. A block has all of a table's
+    columns or none, except for those that may be absent.
     """
 
     name: str
     columns: tuple[Column, ...]
     about: str = ""
     rows: str = ""  # "" its own
+    along: str = ""  # the table that it comes with: there where that is, and only there
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", self.rows or self.name)
+        object.__setattr__(self, "along", self.along or self.name)
 
 
 def number(dtype: str, name: str, about: str = "", unit: str = "") -> Column:
@@ -81,14 +85,21 @@ def index_or_none(name: str, into: str, about: str = "") -> Column:
     return Column(name, "i32", into, about, has_none=True)
 
 
-def relation(name: str, rows: str, values: Column, about: str = "", *more: Column) -> ColumnTable:
+def at_times(*columns: Column) -> Iterator[Column]:
+    """Those that may be absent where the other columns of their table are there."""
+    return (replace(column, may_be_absent=True) for column in columns)
+
+
+def relation(
+    name: str, rows: str, values: Column, about: str = "", *more: Column, along: str = ""
+) -> ColumnTable:
     """Any number of values for each of ``rows``: ``name.offsets`` cuts ``name.values`` into pieces.
 
     ``more`` columns have one element for each value.
     """
     whole = f"{name}.{values.name}"
     cut = Column("offsets", "u32", OFFSETS, rows=rows, splits=whole)
-    return ColumnTable(name, (cut, values, *more), about, whole)
+    return ColumnTable(name, (cut, values, *more), about, whole, along)
 
 
 VIEW = (
@@ -201,12 +212,14 @@ PASSES = (
             "1 new, 2 opcode, 4 shape, 8 layout, 16 operands, 32 attributes, 64 another name",
         ),
         text("line", "without metadata"),
+        along="pass",
     ),
     relation(
         "version_operand",
         "version.instruction",
         index("values", "instruction"),
         "Operands of each version.",
+        along="pass",
     ),
     ColumnTable(
         "pass_link",
@@ -221,6 +234,7 @@ PASSES = (
                 "same op_name, which is a guess",
             ),
         ),
+        along="pass",
     ),
     relation(
         "diff",
@@ -228,6 +242,7 @@ PASSES = (
         number("u8", "kind", "0 unchanged, 1 gone, 2 new, 3 moved, 4 a computation, 5 left out"),
         "Text of the changes that each row of extras.passes made.",
         number("u32", "value", "a version; for 4, a string; for 5, the number of lines"),
+        along="pass",
     ),
 )
 
@@ -256,26 +271,34 @@ ANALYSES = (
                 "that runs beside everything else, to VMEM or over the host link; 0: inside a "
                 "fusion, or a container such as while",
             ),
-            amount("from_host", "read from host memory by a copy; absent where none is", "B"),
-            amount("to_host", "written there", "B"),
+            *at_times(
+                amount("from_host", "read from host memory by a copy; absent where none is", "B"),
+                amount("to_host", "written there", "B"),
+            ),
             number("u8", "dtype", "operand type of its matmuls, into extras.cost.dtypes"),
-            number(
-                "i32",
-                "loop",
-                "innermost loop of unknown trip count, into extras.cost.unknownLoops; -1 none",
-            ),
-            flag("condition", "in the condition of that loop, which runs once more than its body"),
-            amount("cycles", "XLA:TPU's estimated_cycles of one execution; NaN none"),
-            amount("seconds", "modelled, of one execution on extras.cost.chosen; NaN unknown", "s"),
-            amount(
-                "step",
-                "added to the modelled step over all executions; sums to the total; NaN unknown",
-                "s",
-            ),
-            number(
-                "u8",
-                "bound",
-                "bound by 1 compute, 2 vector, 3 memory, 4 collective, 5 unknown, 6 copy",
+            *at_times(
+                number(
+                    "i32",
+                    "loop",
+                    "innermost loop of unknown trip count, into extras.cost.unknownLoops; -1 none",
+                ),
+                flag(
+                    "condition", "in the condition of that loop, which runs once more than its body"
+                ),
+                amount("cycles", "XLA:TPU's estimated_cycles of one execution; NaN none"),
+                amount(
+                    "seconds", "modelled, of one execution on extras.cost.chosen; NaN unknown", "s"
+                ),
+                amount(
+                    "step",
+                    "what all executions add to the modelled step, which is the sum; NaN unknown",
+                    "s",
+                ),
+                number(
+                    "u8",
+                    "bound",
+                    "bound by 1 compute, 2 vector, 3 memory, 4 collective, 5 unknown, 6 copy",
+                ),
             ),
         ),
         "Cost of each instruction. Where no chip is chosen, seconds, step and bound are absent; "
@@ -289,9 +312,11 @@ ANALYSES = (
             index("done", "instruction", "waits for it; the start itself when synchronous"),
             flag("far", "uses the last link only, while the first one carries something else"),
             amount("bytes", "sent by one device when all devices are behind one switch", "B"),
-            amount("runs", "executions on the branches that send most; when absent, cost.runs"),
-            amount("seconds", "modelled time on the wire, all executions", "s"),
-            amount("waited", "the part not hidden by other work", "s"),
+            *at_times(
+                amount("runs", "executions on the branches that send most; when absent, cost.runs"),
+                amount("seconds", "modelled time on the wire, all executions", "s"),
+                amount("waited", "the part not hidden by other work", "s"),
+            ),
         ),
         "Collectives on the wire.",
     ),
@@ -345,12 +370,15 @@ ANALYSES = (
             number("i32", "freed", "last point that counts it; another may take its place at end"),
             index_or_none("home", "buffer", "buffer whose memory it shares, so it is not counted"),
             index_or_none("frame", "frame", "innermost frame of the code that needs it"),
-            text("name", "of the argument, else of the instruction"),
-            text("scope", '"layer_0/mlp"; "" for arguments'),
-            amount("padding", "the padding alone", "B"),
-            number("i32", "allocation", "XLA's allocation; -1 unknown"),
-            number("f64", "offset", "in the allocation", "B"),
+            *at_times(
+                text("name", "of the argument, else of the instruction"),
+                text("scope", '"layer_0/mlp"; "" for arguments'),
+                amount("padding", "the padding alone", "B"),
+                number("i32", "allocation", "XLA's allocation; -1 unknown"),
+                number("f64", "offset", "in the allocation", "B"),
+            ),
         ),
+        along="memory",
     ),
     ColumnTable(
         "gap",
@@ -411,6 +439,7 @@ ANALYSES = (
             number("u32", "events", "number of events in the trace"),
         ),
         "Lanes of traced devices, ordered by device.",
+        along="trace",
     ),
     ColumnTable(
         "trace",
@@ -435,7 +464,11 @@ ANALYSES = (
     ),
     ColumnTable(
         "own",
-        (number("f64", NUMBERED, "named by a row of extras.own; NaN none"),),
+        (
+            *at_times(
+                number("f64", NUMBERED, "named by a row of extras.own; NaN none"),
+            ),
+        ),
         "Numbers that the user gave: own.0, own.1 and so on.",
         "instruction",
     ),
@@ -461,9 +494,11 @@ ANALYSES = (
                 "executions",
                 "product of the trip counts, if branches around it are always taken; NaN unknown",
             ),
-            flag(
-                "may_not_run",
-                "a loop of unknown trip count around it may run 0 times; absent where none may",
+            *at_times(
+                flag(
+                    "may_not_run",
+                    "a loop of unknown trip count around it may run 0 times; absent where none may",
+                ),
             ),
             number("u8", "phase", "into extras.phases"),
             number("u8", "written", "into extras.collectives.written"),
@@ -472,7 +507,9 @@ ANALYSES = (
             text("line", '"train.py:31"'),
             text("op_name"),
             text("shows", 'why it is there, as far as the HLO alone shows; "" if it does not'),
-            text("network", '"ici" or "dcn"; only for programs that span several TPU slices'),
+            *at_times(
+                text("network", '"ici" or "dcn"; only for programs that span several TPU slices'),
+            ),
             number("i32", "why", "into extras.collectives.why; -1 none"),
             number("i32", "group_set", "into extras.collectives.groups; -1 unknown"),
         ),
@@ -490,6 +527,7 @@ ANALYSES = (
         "collective",
         index("values", "instruction"),
         "Instructions that a collective consists of.",
+        along="collective",
     ),
     relation(
         "collective_part",
@@ -498,6 +536,7 @@ ANALYSES = (
         "Arrays of a combined collective; transfers of a collective matmul or halo exchange.",
         amount("bytes", "", "B"),
         text("moves", "the name of the array; none of a transfer"),
+        along="collective",
     ),
     ColumnTable(
         "device",
@@ -527,8 +566,20 @@ ANALYSES = (
             flag("padded", "global shape is local × tiles: the dump does not have the true one"),
         ),
     ),
-    relation("array_dims", "array", number("u32", "values"), "Global dimensions."),
-    relation("array_local", "array", number("u32", "values"), "Dimensions on one device."),
+    relation(
+        "array_dims",
+        "array",
+        number("u32", "values"),
+        "Global dimensions.",
+        along="array",
+    ),
+    relation(
+        "array_local",
+        "array",
+        number("u32", "values"),
+        "Dimensions on one device.",
+        along="array",
+    ),
     ColumnTable(
         "sharding",
         (
@@ -539,12 +590,19 @@ ANALYSES = (
         ),
         "Distinct shardings.",
     ),
-    relation("sharding_tiles", "sharding", number("u32", "values"), "Tiles of each dimension."),
+    relation(
+        "sharding_tiles",
+        "sharding",
+        number("u32", "values"),
+        "Tiles of each dimension.",
+        along="sharding",
+    ),
     ColumnTable(
         "sharding_place",
         (number("i32", "tile", "row-major index of the tile that the device holds; -1 none"),),
         "One row for each sharding, one column for each device.",
         UNCOUNTED,
+        along="sharding",
     ),
     ColumnTable(
         "transition",

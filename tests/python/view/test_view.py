@@ -138,7 +138,10 @@ def test_frames_that_loop_are_cut():
 
 def test_a_failing_section_is_a_warning_and_leaves_nothing(monkeypatch):
     def good(builder, context):
-        builder.column("measured.rows", [1, 2])
+        for name, values in (("source", [1, 2]), ("target", [2, 1])):
+            builder.column(f"transition.{name}", values)
+        for name in ("before", "after"):
+            builder.column(f"transition.{name}", ["P('x')", "P()"])
         context.extras["phases"] = ["", "backward"]
 
     def bad(builder, context):
@@ -150,7 +153,7 @@ def test_a_failing_section_is_a_warning_and_leaves_nothing(monkeypatch):
     header, columns = decode(build_analyses(read_modules(OLD)[0]))
     assert header["warnings"] == ["bad could not be worked out: RuntimeError: no such luck"]
     assert "device.id" not in columns
-    assert columns["measured.rows"].tolist() == [1, 2]
+    assert columns["transition.source"].tolist() == [1, 2]
     assert header["extras"] == {"phases": ["", "backward"]}
 
 
