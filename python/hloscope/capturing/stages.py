@@ -9,7 +9,7 @@ from typing import Any
 from ..hlo import Module
 from ..hlo.buffers import BufferAssignment
 from ..readers import ReadError, read_modules
-from ..readers.proto.proto import read_proto
+from ..readers.proto.proto import buffer_assignment_of, read_buffer_assignment, read_proto
 from . import jaxpr
 from .cells import NONE, Cells
 from .compat import jax_api as _compat
@@ -96,27 +96,12 @@ def optimized(text: str, marked: Marked | None, cells: Cells = NONE) -> Module:
 def buffer_assignment(compiled: Any, dumped: bytes | None) -> BufferAssignment | None:
     """XLA's allocations with offsets: from the executable (CPU), else from its dump (TPU)."""
     buffers = _compat.buffer_assignment_proto(compiled) if compiled is not None else None
-    whole = dumped
-    if buffers:
-        module = _compat.executable_proto(compiled)
-        # an HloProto: hlo_module is field 1, buffer_assignment field 3, both length-delimited
-        whole = b"\x0a" + _varint(len(module)) + module
-        whole += b"\x1a" + _varint(len(buffers)) + buffers
-    if not whole:
-        return None
     try:
-        return read_proto(whole).buffer_assignment
+        if buffers:
+            return read_buffer_assignment(buffers, _compat.executable_proto(compiled))
+        return buffer_assignment_of(dumped) if dumped else None
     except ReadError:
         return None
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _read(data: str | bytes, stage: str) -> Module:

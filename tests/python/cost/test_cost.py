@@ -52,6 +52,7 @@ def test_seed_004_has_its_flops_in_151_gemms(seeds: Path) -> None:
     assert not cost.unknown_flops
 
 
+@pytest.mark.some(30)
 @pytest.mark.parametrize("name", [p.name for p in PROGRAMS.values() if "cpu" in p.platforms])
 def test_flops_equal_xlas_cost_analysis(name: str, compiled: Callable[..., Any]) -> None:
     """Equal up to XLA's 32-bit sums, once loops and custom calls are counted its way; but for FFTs,

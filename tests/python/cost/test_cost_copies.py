@@ -15,6 +15,7 @@ from hloscope.analysis.cost.moves import moves
 from hloscope.analysis.cost.roofline.torus import assumed_axes, assumed_slice
 from hloscope.hardware import find, load
 from hloscope.hlo import Target
+from some import some_of
 
 V5E = find("tpu-v5e")
 MIB = 2**20
@@ -142,21 +143,20 @@ def test_modelled_time_is_below_xlas_own_estimate(
 ) -> None:
     """Of every program and every operation for which XLA:TPU says how many cycles it takes."""
     seen = 0
-    for program in PROGRAMS.values():
-        if "tpu" not in program.platforms:
-            continue
-        cap = compiled(program.name, "v5e:2x4").capture
+    on_tpu = [p.name for p in PROGRAMS.values() if "tpu" in p.platforms]
+    for name in some_of(on_tpu, 30, "each program of a TPU"):
+        cap = compiled(name, "v5e:2x4").capture
         target = replace(cap.target, hardware="tpu-v5e")
         cost = estimate(cap.module, target, hardware=V5E)
         if not cost.total_estimated_cycles:
             continue
         r = cost.roofline
         ours = r.total_seconds - r.exposed_seconds
-        assert ours <= cost.total_estimated_cycles / V5E.clock, program.name
+        assert ours <= cost.total_estimated_cycles / V5E.clock, name
         for n, cycles in cost.estimated_cycles.items():
             if cost.is_unit[n] and not np.isnan(r.seconds[n]):
                 assert r.seconds[n] <= cycles / V5E.clock, (
-                    program.name,
+                    name,
                     cost.module.instructions[n],
                 )
                 seen += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,22 @@ def dump(function: Any, *arguments: Any) -> Any:
     return hs.read(hs.capture(function, *arguments, exact=False, provenance=False).text).module
 
 
-def captured(function: Any, *arguments: Any) -> Any:
-    return hs.capture(function, *arguments).module
+def both(test: Callable[[Any], None]) -> Callable[[], None]:
+    """Runs a test with what its programs are captured as, then with their texts alone."""
 
+    def with_both() -> None:
+        made: list[hs.Capture] = []
 
-BOTH = pytest.mark.parametrize("read", [dump, captured])
+        def captured(function: Any, *arguments: Any) -> Any:
+            made.append(hs.capture(function, *arguments))
+            return made[-1].module
+
+        test(captured)
+        texts = iter([cap.text for cap in made])
+        test(lambda *_: hs.read(next(texts)).module)
+
+    with_both.__name__, with_both.__doc__ = test.__name__, test.__doc__
+    return with_both
 
 
 def outline(module: Any, *more: str) -> dict[str, str]:
@@ -104,14 +116,14 @@ def around(tree: GroupTree, g: int) -> int:
     return int(tree.group[owner]) if owner >= 0 else int(tree.parent[g])
 
 
-@BOTH
+@both
 def test_a_box_is_a_call(read: Any) -> None:
     found = outline(read(model, PARAMS, w(24, 16)))
     assert found["attention"] == "layer [0..3]"
     assert found["expert"] == "layer [0..3]"
 
 
-@BOTH
+@both
 def test_layers_of_two_kinds_are_no_fold(read: Any) -> None:
     params = PARAMS | {"layers": [DENSE, SPARSE, SPARSE, SPARSE]}
     found = outline(read(model, params, w(24, 16)))
@@ -119,7 +131,7 @@ def test_layers_of_two_kinds_are_no_fold(read: Any) -> None:
     assert found["moe"] == "layer [1..3]"
 
 
-@BOTH
+@both
 def test_passes_are_below_the_call_that_is_differentiated(read: Any) -> None:
     def loss(params: Any, x: jax.Array) -> jax.Array:
         return jnp.square(model(params, x)).mean()
@@ -145,7 +157,7 @@ def test_passes_are_below_the_call_that_is_differentiated(read: Any) -> None:
     assert not any(name.startswith("optimizer") for name in found)
 
 
-@BOTH
+@both
 def test_what_is_recomputed_in_a_loop_is_in_the_pass_that_calls_it(read: Any) -> None:
     """The trace of the second block has no frame of ``micro``, ``loss`` or ``extra``."""
 
@@ -200,7 +212,7 @@ def test_what_xla_moves_out_of_a_loop_is_no_layer() -> None:
     assert "layer" not in names
 
 
-@BOTH
+@both
 def test_two_calls_of_one_function_have_names_of_their_own(read: Any) -> None:
     def loss(policy: Any, reference: Any, x: jax.Array) -> jax.Array:
         a = model(policy, x)
@@ -211,7 +223,7 @@ def test_two_calls_of_one_function_have_names_of_their_own(read: Any) -> None:
     assert {"model · policy", "model · reference"} <= set(found)
 
 
-@BOTH
+@both
 def test_calls_that_are_given_parts_of_one_argument_are_named_by_the_part(read: Any) -> None:
     def loss(params: Any, x: jax.Array) -> jax.Array:
         coded = model(params["encoder"], x)
@@ -222,7 +234,7 @@ def test_calls_that_are_given_parts_of_one_argument_are_named_by_the_part(read: 
     assert {"model · encoder", "model · decoder"} <= set(found)
 
 
-@BOTH
+@both
 def test_calls_that_neither_their_line_nor_an_argument_tells_apart_have_both(read: Any) -> None:
     def loss(nets: Any, x: jax.Array, y: jax.Array) -> jax.Array:
         a, b = model(nets["G"], x), model(nets["F"], y)
@@ -237,7 +249,7 @@ def test_calls_that_neither_their_line_nor_an_argument_tells_apart_have_both(rea
     assert len({name.rpartition("line ")[2] for name in names}) == 2
 
 
-@BOTH
+@both
 def test_two_differentiated_functions_are_a_box_each(read: Any) -> None:
     def judged(judge: Any, x: jax.Array) -> jax.Array:
         return jnp.square(model(judge, x)).mean()
@@ -263,7 +275,7 @@ def test_two_differentiated_functions_are_a_box_each(read: Any) -> None:
         assert {"forward", "backward"} <= inside
 
 
-@BOTH
+@both
 def test_parts_with_one_number_are_a_layer(read: Any) -> None:
     def numbered(params: Any, x: jax.Array) -> jax.Array:
         for n, p in enumerate(params):
@@ -289,7 +301,7 @@ def test_what_jax_traced_for_another_program_has_none_of_its_calls() -> None:
     assert not any("other" in name for name in outline(dump(mine, PARAMS, key)))
 
 
-@BOTH
+@both
 def test_layers_that_are_computed_again_are_in_the_forward_pass(read: Any) -> None:
     def deep(params: Any, x: jax.Array) -> jax.Array:
         for p in params["layers"]:
@@ -322,7 +334,7 @@ def _all_around(tree: GroupTree, g: int) -> list[int]:
     return out
 
 
-@BOTH
+@both
 def test_what_a_library_made_has_the_name_of_its_function(read: Any) -> None:
     def step(params: Any, key: jax.Array) -> Any:
         noise = jax.random.normal(key, (24, 16))
@@ -334,7 +346,7 @@ def test_what_a_library_made_has_the_name_of_its_function(read: Any) -> None:
     assert "step" not in found
 
 
-@BOTH
+@both
 def test_a_frozen_twin_has_the_name_of_its_weights(read: Any) -> None:
     def loss(params: Any, seen: jax.Array, x: jax.Array) -> jax.Array:
         return jnp.square(model(params, x) - seen).mean()
@@ -406,7 +418,7 @@ def _layers(module: Any) -> dict[str, tuple[str, bool]]:
     return out
 
 
-@BOTH
+@both
 def test_a_decaying_rate_is_no_decay_of_weights(read: Any) -> None:
     optimizer = optax.adam(optax.exponential_decay(1e-3, 100, 0.9))
 
@@ -420,7 +432,7 @@ def test_a_decaying_rate_is_no_decay_of_weights(read: Any) -> None:
     assert {label for label in found if label.startswith("optimizer")} == {"optimizer · adam"}
 
 
-@BOTH
+@both
 def test_a_step_that_is_counted_is_no_optimizer(read: Any) -> None:
     def momentum_sgd(p: Any, v: Any, gradients: Any) -> Any:
         v = jax.tree.map(lambda v, g: 0.9 * v + g, v, gradients)
@@ -437,7 +449,7 @@ def test_a_step_that_is_counted_is_no_optimizer(read: Any) -> None:
     assert not [label for label in found if label.startswith("optimizer")]
 
 
-@BOTH
+@both
 def test_blocks_that_call_one_of_two_kinds_are_told_apart(read: Any) -> None:
     """Attention runs eight times; four blocks are dense and four of experts."""
 

@@ -26,6 +26,7 @@ def test_seed_001_peaks_at_its_all_reduce(seeds: Path) -> None:
     assert memory.by_category["collective buffer"] == 8_388_608
 
 
+@pytest.mark.some(30)
 @pytest.mark.parametrize("name", ON_CPU)
 def test_the_buffer_assignment_gives_xlas_figures_exactly(
     name: str, compiled: Callable[..., Any]

@@ -41,6 +41,8 @@ PAGES = [
 ]
 BLOCK = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)[^\n]*\n(.*?)^```", re.S | re.M)
 RUN = ("python", "ipython", "console")
+# LLVM's own passes change no HLO and no sentence of a page.
+QUICKLY = "--xla_backend_optimization_level=0"
 
 DRIVER = r"""
 import json, os, subprocess, sys
@@ -112,7 +114,7 @@ def pages() -> Iterator[Callable[[Path, list[tuple[str, int, str]], Path], int]]
     env = dict(
         os.environ,
         JAX_PLATFORMS="cpu",
-        XLA_FLAGS="--xla_force_host_platform_device_count=8",
+        XLA_FLAGS=f"--xla_force_host_platform_device_count=8 {QUICKLY}",
         HLOSCOPE_NO_BROWSER="1",
         PATH=os.pathsep.join(paths),
     )

@@ -17,17 +17,29 @@ from .context import text_of
 from .schema import decode_error, message_class
 
 
-def read_buffer_assignment(data: bytes) -> BufferAssignment:
-    """Reads a bare serialized ``BufferAssignmentProto``. Raises ``ReadError`` for other bytes."""
-    message = message_class("BufferAssignment")()
+def read_buffer_assignment(data: bytes, module: bytes = b"") -> BufferAssignment:
+    """Reads a bare serialized ``BufferAssignmentProto``. Raises ``ReadError`` for other bytes.
+
+    ``module`` is the ``HloModuleProto`` whose instructions it names by their ids.
+    """
+    return buffer_assignment(
+        _parsed("BufferAssignment", data), _parsed("HloModule", module) if module else None
+    )
+
+
+def _parsed(kind: str, data: bytes) -> Any:
+    message = message_class(kind)()
     try:
         message.ParseFromString(data)
     except decode_error():
-        raise ReadError("these bytes are not a BufferAssignmentProto") from None
-    return buffer_assignment(message, {})
+        raise ReadError(f"these bytes are not a {kind}Proto") from None
+    return message
 
 
-def buffer_assignment(message: Any, names: dict[int, str]) -> BufferAssignment:
+def buffer_assignment(message: Any, module: Any) -> BufferAssignment:
+    """Of a ``BufferAssignmentProto``; ``module`` is its ``HloModuleProto``, or None."""
+    computations = module.computations if module is not None else ()
+    names = {i.id: text_of(i.name) for c in computations for i in c.instructions}
     kinds = ("ALLOC", "FREE", "SHARE_WITH")
     return BufferAssignment(
         tuple(

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ...hlo.buffers import BufferAssignment
 from ...hlo.module import Computation, Instruction, Module
 from ...hlo.parts import FrameTable, ReadWarning
 from ..errors import ReadError
@@ -33,32 +34,40 @@ _OPCODE = re.compile(rb"[a-z][a-z0-9\-]*\Z")
 _ASYNC = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
 MAX_WARNINGS = 200
 
-__all__ = ["read_buffer_assignment", "read_proto"]
+__all__ = ["buffer_assignment_of", "read_buffer_assignment", "read_proto"]
 
 
 def read_proto(data: bytes, name: str = "") -> Module:
     """Reads a module, and of a cut dump what is left. Raises ``ReadError`` without a module."""
-    kind = message_name(data) or "HloModule"
+    message, assignment, damaged = _parts(data)
     warnings: list[ReadWarning] = []
-    message, damaged = _parse(kind, data)
     if damaged:
         warnings.append(ReadWarning("the dump is cut off or damaged; the rest was read"))
-    assignment = None
-    if kind == "HloSnapshot":
-        message = message.hlo
-    if kind != "HloModule":
-        if message.HasField("buffer_assignment"):
-            assignment = message.buffer_assignment
-        message = message.hlo_module
     if not message.computations:
         raise ReadError(f"{name or 'the data'} is not an HLO proto: it holds no computation")
     module = _ModuleBuilder(message, warnings).build()
     if not any(c.instructions for c in module.computations):
         raise ReadError(f"{name or 'the data'} is not an HLO proto: it holds no instruction")
     if assignment is not None:
-        names = {i.id: text_of(i.name) for c in message.computations for i in c.instructions}
-        module.buffer_assignment = buffer_assignment(assignment, names)
+        module.buffer_assignment = buffer_assignment(assignment, message)
     return module
+
+
+def buffer_assignment_of(data: bytes) -> BufferAssignment | None:
+    """That of a dump, whose module is not read; None where it has none."""
+    message, assignment, _ = _parts(data)
+    return None if assignment is None else buffer_assignment(assignment, message)
+
+
+def _parts(data: bytes) -> tuple[Any, Any, bool]:
+    """Messages of the module and of its buffer assignment, and whether the dump is damaged."""
+    kind = message_name(data) or "HloModule"
+    message, damaged = _parse(kind, data)
+    if kind == "HloModule":
+        return message, None, damaged
+    program = message.hlo if kind == "HloSnapshot" else message
+    has_one = program.HasField("buffer_assignment")
+    return program.hlo_module, program.buffer_assignment if has_one else None, damaged
 
 
 def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
