@@ -12,6 +12,7 @@
 import type { AnalysesHeader, Extras, ViewHeader } from "../view.ts";
 import { LEADS, SHAPES, TABLES } from "../view-extras.ts";
 import { BadBlock, type Block, type Column, lacks } from "./decode.ts";
+import { difference } from "./difference.ts";
 
 /**
  * A column's dtype, the rows whose number is its length ("*": any length), and what it holds:
@@ -54,56 +55,8 @@ export const wrong = (what: string): never => {
   throw new BadBlock(`The data is damaged: ${what}. Make it again with hloscope.`);
 };
 
-const WORDS: Record<string, string> = {
-  string: "text",
-  number: "a number",
-  boolean: "true or false",
-};
-
-/**
- * Where and how a JSON value differs from a type, ".cost.totals is missing"; "" if it conforms.
- *
- * Types: "string", "number", "boolean", a name of SHAPES, "?T" for T or null, "[T]" for a list,
- * "{T}" for a dictionary, "a|b|" for a or b. Other keys than those of SHAPES pass: a newer hloscope
- * may have more.
- */
-export function difference(value: unknown, type: string): string {
-  const inner = type.slice(1, -1);
-  if (type[0] === "?") return value === null ? "" : difference(value, type.slice(1));
-  if (type[0] === "[") {
-    if (!Array.isArray(value)) return " is not a list";
-    for (let k = 0; k < value.length; k++) {
-      const found = difference(value[k], inner);
-      if (found) return `[${k}]${found}`;
-    }
-    return "";
-  }
-  if (WORDS[type]) return typeof value === type ? "" : ` is not ${WORDS[type]}`;
-  if (type.endsWith("|")) {
-    const choices = type.slice(0, -1).split("|");
-    return choices.includes(value as string) ? "" : ` is none of ${choices.join(", ")}`;
-  }
-  if (!isObject(value)) return " is not an object";
-  if (type[0] === "{") {
-    for (const [key, each] of Object.entries(value)) {
-      const found = difference(each, inner);
-      if (found) return `.${key}${found}`;
-    }
-    return "";
-  }
-  for (const [of, names] of Object.entries(SHAPES[type])) {
-    for (const name of names.split(" ")) {
-      const key = name.replace("?", "");
-      const isThere = Object.hasOwn(value, key);
-      const found = isThere ? difference(value[key], of) : key === name ? " is missing" : "";
-      if (found) return `.${key}${found}`;
-    }
-  }
-  return "";
-}
-
 function checkHeader(header: unknown, type: string): void {
-  const found = difference(header, type);
+  const found = difference(header, type, SHAPES);
   if (found) wrong(found.slice(1));
 }
 
@@ -141,9 +94,6 @@ export function checkText(block: Block<AnyHeader>): void {
     }
   }
 }
-
-const isObject = (v: unknown): v is Record<string, unknown> =>
-  typeof v === "object" && v !== null && !Array.isArray(v);
 
 const DTYPES: Record<string, unknown> = {
   u8: Uint8Array,

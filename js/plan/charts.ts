@@ -16,9 +16,11 @@ function ticks(lo: number, hi: number, unit = ""): number[] {
   const binary = unit === "B" ? 1024 ** Math.floor(Math.log(Math.max(hi, 1)) / Math.log(1024)) : 1;
   const power = 10 ** Math.floor(Math.log10(raw / binary)) * binary;
   const step = [1, 2, 5, 10].map((f) => f * power).find((f) => f >= raw) ?? raw;
-  const out: number[] = [];
-  for (let v = Math.ceil(lo / step) * step; v <= hi + step * 1e-9; v += step) out.push(v);
-  return out;
+  const first = Math.ceil(lo / step);
+  const last = Math.floor(hi / step + 1e-9);
+  // none where the figures are larger than numbers are exact: adding a step changes nothing
+  const steps = last - first <= 10 ? last - first + 1 : 0;
+  return Array.from({ length: Math.max(0, steps) }, (_, k) => (first + k) * step);
 }
 
 /** `open` is what a click on a dot does besides selecting it; with Shift, it only selects. */

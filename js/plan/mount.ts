@@ -5,6 +5,7 @@
 import { fill, h } from "../base/dom.ts";
 import { resolveTheme, watchTheme } from "../theme/theme.ts";
 import { heatmap, scatter } from "./charts.ts";
+import { damaged, damagedSection } from "./check.ts";
 import { explorer } from "./explorer.ts";
 import { gantt } from "./gantt.ts";
 import { bars, facts, grid, words } from "./parts.ts";
@@ -12,6 +13,8 @@ import css from "./plan.css";
 import { spans } from "./spans.ts";
 import { type Selecting, table } from "./table.ts";
 import type { PlanHost, PlanView, Section } from "./view.ts";
+
+const AGAIN = "Make it again with hloscope.";
 
 export function mountPlan(
   element: HTMLElement,
@@ -92,8 +95,15 @@ export function mountPlan(
 
   function show(view: PlanView): void {
     const selecting: Selecting = { ids: [], changed: [] };
+    const wrong = damaged(view);
+    if (wrong) {
+      fill(root, h("p", { role: "alert" }, `The page is damaged: ${wrong}. ${AGAIN}`));
+      return;
+    }
     const parts = view.sections.map((s) => {
       try {
+        const lacks = damagedSection(s);
+        if (lacks) throw new Error(lacks);
         return section(s, selecting);
       } catch (error) {
         return h(

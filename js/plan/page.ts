@@ -2,11 +2,19 @@
 import { mountPlan } from "./mount.ts";
 import type { PlanView } from "./view.ts";
 
+/** The view, or null where its text is cut off; `mountPlan` checks what it is. */
+function parsed(data: string): PlanView {
+  try {
+    return JSON.parse(data) as PlanView;
+  } catch {
+    return null as unknown as PlanView;
+  }
+}
+
 export function start(): void {
   const element = document.getElementById("hloscope");
   const data = document.getElementById("hloscope-plan")?.textContent;
   if (!element || !data) return;
-  const view = JSON.parse(data) as PlanView;
   element.replaceChildren();
-  mountPlan(element, { view }, true);
+  mountPlan(element, { view: parsed(data) }, true);
 }

@@ -78,6 +78,44 @@ def test_a_search(open_page: OpenPage, page_errors: list[str], tmp_path: Path) -
     assert page_errors == []
 
 
+DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
+    "cut off": (lambda text: text[:200], "The page is damaged: its data is not an object."),
+    "no sections": (lambda text: text.replace('"sections":[', '"sections":7,"x":['), "not a list"),
+    "a row of text": (
+        lambda text: text.replace('["v",null]', '"v"'),
+        "This part could not be shown: rows[1] is not a list",
+    ),
+    "a row too short": (
+        lambda text: text.replace('["v",null]', '["v"]'),
+        "This part could not be shown: a row has not one cell for each column",
+    ),
+    "an unknown part": (
+        lambda text: text.replace('"scatter"', '"constructor"'),
+        "nothing here draws constructor",
+    ),
+    "figures that no step changes": (
+        lambda text: text.replace('"x":1.0', '"x":1e16').replace('"x":2.0', '"x":1e16')
+        .replace('"x":3.0', '"x":10000000000000002'),
+        "Candidates, best first",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_damaged_page_says_what_is_wrong(
+    open_page: OpenPage, page_errors: list[str], tmp_path: Path, how: str
+) -> None:
+    damage, said = DAMAGED[how]
+    head, mark, rest = planning_page("search", candidates(), "text").partition('"hloscope-plan">')
+    data, end, tail = rest.partition("</script>")
+    assert damage(data) != data
+    file = tmp_path / "damaged.html"
+    file.write_text(head + mark + damage(data) + end + tail, "utf-8")
+    page = open_page(file.as_uri())
+    page.get_by_text(said).wait_for()
+    assert page_errors == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_stages(
     open_page: OpenPage, page_errors: list[str], plan: StagePlan, tmp_path: Path, scheme: str
@@ -92,6 +130,7 @@ def test_stages(
     assert "1 GiB" in page.locator("table.heat").inner_text()
     assert page.locator("td.marked").count() >= 1
     assert page.locator(".edit").count() == 0
+    assert page.get_by_role("alert").count() == 0
     shots = Path(__file__).parent / "shots"
     shots.mkdir(exist_ok=True)
     page.screenshot(path=shots / f"plan-stages-{scheme}.png", full_page=True)
@@ -106,6 +145,7 @@ def test_the_explorer_of_a_model(
     )
     explorer = model.explore(batch=[8, 16], chips=[2, 4])
     page = open_page(Path(explorer.to_html(tmp_path / "model.html")).as_uri())
+    assert page.get_by_role("alert").count() == 0
     chips = page.get_by_label("chips")
     before = page.locator("tbody").first.inner_text()
     chips.focus()
