@@ -174,6 +174,8 @@ export interface Chip {
   links: Link[];
   /** Column of the transfer tables for the reach of its first link. */
   reach: number;
+  /** Column of `filled.flops` for its matrix unit; null where any product fills it. */
+  side?: number | null;
   source: string[];
 }
 /** Sums over units times their executions; times only where a chip is chosen, else 0. */
@@ -211,6 +213,8 @@ export interface CostExtras {
   dtypes: string[];
   /** Number of distinct reaches of the chips' first links: columns of the transfer tables. */
   reaches: number;
+  /** Number of distinct sides of the chips' matrix units: columns of `filled.flops`. */
+  sides?: number;
   hardware: Chip[];
   /** The chip on which cost.seconds is modelled: the user's, else the program's own. */
   chosen: string | null;
@@ -686,6 +690,8 @@ export const TABLES: readonly [string, string, Rules][] = [
   ["cost", "cost", { "instruction": { "f64 amount": "flops matmul_flops transcendentals bytes main_bytes runs from_host? to_host? cycles? seconds? step?", "u8 any": "unit dtype bound?", "i32 any": "loop?", "u8 flag": "condition?" } }],
   ["transfer", "transfer", { "transfer": { "u32 instruction": "start done", "u8 flag": "far", "f64 amount": "bytes runs? seconds? waited?" } }],
   ["transfer", "transfer", { "*": { "f64 amount": "switch_steps switch_bytes torus_steps torus_bytes far_steps far_bytes" } }],
+  ["filled", "filled", { "filled": { "u32 instruction": "instruction" } }],
+  ["filled", "filled", { "*": { "f64 amount": "flops" } }],
   ["timeline", "timeline", { "timeline": { "u32 computation": "computation", "u32 instruction": "instruction", "u8 any": "lane", "f64 amount": "start seconds times", "i32 -1:computation": "inside" } }],
   ["memory", "memory", { "point": { "u32 instruction": "schedule", "f64 amount": "live" } }],
   ["buffer", "memory", { "buffer": { "u32 instruction": "instruction", "u32 any": "leaf", "f64 amount": "bytes padding?", "u8 any": "space kind category", "u32 point": "start end", "i32 any": "freed allocation?", "i32 -1:buffer": "home", "i32 -1:frame": "frame", "u32 text": "name? scope?", "f64 any": "offset?" } }],
@@ -748,6 +754,7 @@ export const LEADS: Record<string, string> = {
   "buffer": "buffer.instruction",
   "point": "memory.schedule",
   "timeline": "timeline.computation",
+  "filled": "filled.instruction",
   "transfer": "transfer.start",
   "pass_link": "pass_link.row",
   "frame": "frame.file",
@@ -769,11 +776,11 @@ export const SHAPES: Record<string, Record<string, string>> = {
   MoreSummary: { "[CollectiveSummary]": "collectives?", "?number": "wire_bytes? estimated_cycles?", "number": "wire_bytes_least? flops? bytes_accessed? flops_least? flops_most? bytes_accessed_least? bytes_accessed_most? transcendentals_least? transcendentals_most? peak_live_bytes?", "{number}": "shardings? peak_by_memory?", "[DeviceSummary]": "devices?", "[string]": "trip_counts_unknown? trip_counts_may_be_zero?", "?string": "hardware?", "?ModelledSeconds": "modelled_seconds?", "string": "peak_source?", "[FindingSummary]": "findings?", "[CompilerMessage]": "compiler_messages?" },
   Summary: { "string": "module peak_source?", "number": "computations instructions entry_instructions partitions replicas wire_bytes_least? flops? bytes_accessed? flops_least? flops_most? bytes_accessed_least? bytes_accessed_most? transcendentals_least? transcendentals_most? peak_live_bytes?", "{number}": "fusions opcodes shardings? peak_by_memory?", "?number": "parameters parameter_bytes output_bytes wire_bytes? estimated_cycles?", "local|global|": "shapes", "[string]": "warnings trip_counts_unknown? trip_counts_may_be_zero?", "[CollectiveSummary]": "collectives?", "[DeviceSummary]": "devices?", "?string": "hardware?", "?ModelledSeconds": "modelled_seconds?", "[FindingSummary]": "findings?", "[CompilerMessage]": "compiler_messages?" },
   Link: { "string": "name", "torus|switch|": "kind", "number": "bytesPerSecond latency group" },
-  Chip: { "string": "id label", "number": "memoryBytes memoryBandwidth hostBandwidth peak reach", "[?number]": "matmul", "?number": "vector clock", "[Link]": "links", "[string]": "source" },
+  Chip: { "string": "id label", "number": "memoryBytes memoryBandwidth hostBandwidth peak reach", "[?number]": "matmul", "?number": "vector clock side?", "[Link]": "links", "[string]": "source" },
   Totals: { "number": "flops bytes compute memory collective exposed copies least? total unknown" },
   UnknownLoop: { "number": "instruction parent" },
   XlaFigure: { "string": "quantity", "number": "xla ours loops customCalls", "?number": "other" },
-  CostExtras: { "[string]": "dtypes likely?", "number": "reaches", "[Chip]": "hardware", "?string": "chosen own step?", "Totals": "totals", "boolean": "torusIsKnown", "string": "assumedSlice", "[UnknownLoop]": "unknownLoops", "[number]": "branchesLeftOut", "{[number]}": "ranges", "[XlaFigure]": "xla" },
+  CostExtras: { "[string]": "dtypes likely?", "number": "reaches sides?", "[Chip]": "hardware", "?string": "chosen own step?", "Totals": "totals", "boolean": "torusIsKnown", "string": "assumedSlice", "[UnknownLoop]": "unknownLoops", "[number]": "branchesLeftOut", "{[number]}": "ranges", "[XlaFigure]": "xla" },
   MemorySpace: { "number": "space peak", "string": "name source" },
   Donation: { "string": "argument outcome output why", "number": "parameter bytes" },
   ParameterCopy: { "number": "instruction bytes", "string": "argument changes" },

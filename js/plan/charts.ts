@@ -10,9 +10,9 @@ const H = 300;
 const LEFT = 84;
 const BOTTOM = 34;
 
-/** About four round numbers between lo and hi; bytes are round in the unit in which they are shown. */
+/** Two to six round numbers between lo and hi; bytes are round in the unit in which they are shown. */
 function ticks(lo: number, hi: number, unit = ""): number[] {
-  const raw = (hi - lo) / 4;
+  const raw = (hi - lo) / 6;
   const binary = unit === "B" ? 1024 ** Math.floor(Math.log(Math.max(hi, 1)) / Math.log(1024)) : 1;
   const power = 10 ** Math.floor(Math.log10(raw / binary)) * binary;
   const step = [1, 2, 5, 10].map((f) => f * power).find((f) => f >= raw) ?? raw;
@@ -21,6 +21,46 @@ function ticks(lo: number, hi: number, unit = ""): number[] {
   // none where the figures are larger than numbers are exact: adding a step changes nothing
   const steps = last - first <= 10 ? last - first + 1 : 0;
   return Array.from({ length: Math.max(0, steps) }, (_, k) => (first + k) * step);
+}
+
+// Up to so many points all have their names beside them; of more, those of the front.
+const NAMED = 12;
+const LETTERS = 30; // of a name: the whole one is in the point's title
+const LETTER = 6.2; // pixels of one, about, at 11 px
+const LINE = 13;
+
+interface Box {
+  x0: number;
+  x1: number;
+  y0: number;
+  y1: number;
+}
+
+const overlap = (a: Box, b: Box) => a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1;
+
+/** Names beside points, where they cover neither a point nor another name. */
+function names(points: { x: number; y: number; label: string }[], all: Box[]): SVGElement[] {
+  const taken = [...all];
+  return points.flatMap(({ x, y, label }) => {
+    const text = label.length > LETTERS ? `${label.slice(0, LETTERS - 1)}…` : label;
+    const w = text.length * LETTER;
+    const sides = [
+      [x + 9, y + 4],
+      [x - 9 - w, y + 4],
+      [x - w / 2, y - 10],
+      [x - w / 2, y + 18],
+      [x + 9, y - 8],
+      [x + 9, y + 16],
+    ];
+    for (const [left, base] of sides) {
+      const box = { x0: left, x1: left + w, y0: base - LINE + 3, y1: base + 3 };
+      const isInside = box.x0 > LEFT && box.x1 < W && box.y0 > 0 && box.y1 < H - BOTTOM;
+      if (!isInside || taken.some((other) => overlap(box, other))) continue;
+      taken.push(box);
+      return [svg("text", { x: left, y: base, class: "name" }, text)];
+    }
+    return [];
+  });
 }
 
 /** `open` is what a click on a dot does besides selecting it; with Shift, it only selects. */
@@ -105,6 +145,14 @@ export function scatter(
     dots.set(p.id, dot);
     out.append(dot);
   }
+  const named = shown.length <= NAMED ? shown : front.length <= NAMED ? front : [];
+  const around = shown.map(at).map(({ x, y }) => ({ x0: x - 6, x1: x + 6, y0: y - 6, y1: y + 6 }));
+  out.append(
+    ...names(
+      named.map((p) => ({ ...at(p), label: p.label })),
+      around,
+    ),
+  );
   selecting.changed.push(() => {
     for (const [id, dot] of dots) dot.classList.toggle("chosen", selecting.ids.includes(id));
   });

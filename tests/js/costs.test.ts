@@ -44,7 +44,7 @@ describe("the timeline", () => {
 });
 
 /** Cost columns of a View for four instructions and two transfers. */
-function costs(chosen: string | null): Costs {
+function costs(chosen: string | null, more: Record<string, ArrayLike<number>> = {}): Costs {
   const columns: Record<string, ArrayLike<number>> = {
     "cost.flops": Float64Array.of(0, 0, 8, 8),
     "cost.bytes": Float64Array.of(5, 0, 1, 2),
@@ -61,6 +61,7 @@ function costs(chosen: string | null): Costs {
     "transfer.runs": Float64Array.of(3, 3),
     "transfer.seconds": Float64Array.of(7, 5),
     "transfer.waited": Float64Array.of(2, 1),
+    ...more,
   };
   const column = (name: string) => columns[name] ?? null;
   const model = {
@@ -92,6 +93,23 @@ describe("what costs most", () => {
     expect(of.ranges).toEqual({ flops: [1, 2] });
     of.setChip(of.extras.hardware[0]);
     expect(of.ranges).toEqual({ flops: [1, 2], seconds: [3, 4] });
+  });
+  it("fills blocks of a systolic unit on an edited chip, unless the vector units are quicker", () => {
+    const of = costs("a", {
+      "cost.matmul_flops": Float64Array.of(0, 0, 8, 8),
+      "filled.instruction": Uint32Array.of(2),
+      "filled.flops": Float64Array.of(80, 160),
+    });
+    of.extras.sides = 2;
+    const edited = { ...(of.chip as Chip), matmul: [4], memoryBandwidth: 1, vector: null, peak: 4 };
+    const seconds = (more: Partial<Chip>) => {
+      of.setChip({ ...edited, ...more });
+      return [...of.seconds.slice(2)];
+    };
+    expect(seconds({})).toEqual([2, 2]); // no systolic unit
+    expect(seconds({ side: 0 })).toEqual([20, 2]);
+    expect(seconds({ side: 1 })).toEqual([40, 2]);
+    expect(seconds({ side: 1, vector: 1 })).toEqual([8, 2]);
   });
   it("counts wire bytes of branches by those that send most, times what was edited", () => {
     const found = costs("a");

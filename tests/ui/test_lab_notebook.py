@@ -233,6 +233,41 @@ def test_what_is_open_selected_and_bookmarked_stays_in_the_saved_notebook(
     assert kept["application/vnd.hloscope.view+json"]["bookmarks"] == []
 
 
+# An optimiser whose old state is kept beside the new.
+UNDONATED = """
+import hloscope as hs, jax, jax.numpy as jnp
+def step(params, mean, x):
+    grads = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).sum())(params)
+    mean = 0.9 * mean + grads
+    return params - 0.1 * mean / (1e-6 + jnp.abs(mean)), mean
+shapes = [jax.ShapeDtypeStruct(s, "float32") for s in ((1024, 1024), (1024, 1024), (64, 1024))]
+cap = hs.capture(step, *shapes, hardware="tpu-v5e")
+cap
+"""
+GAINED = "proved: params, mean donated: peak"
+
+
+def test_advice_is_tried_by_its_kernel_and_compared(
+    server: Server, new_page: Callable[[], Page]
+) -> None:
+    (server.root / "tried.ipynb").write_text(notebook(code_cell(UNDONATED)))
+    page = new_page()
+    open_lab(page, server, "tried")
+    run_command(page, "docmanager:open", {"path": "tried.ipynb"})
+    wait_idle(page)
+    run_command(page, "notebook:run-all-cells")
+    expect(page.locator(".hloscope-saved.hloscope-live").first).to_be_attached()
+    view(page).get_by_role("tab", name="Findings", exact=True).click()
+    card = view(page).locator(".finding", has_text="not donated").first
+    card.get_by_role("button", name="Try it").click()
+    expect(card.get_by_text(GAINED)).to_be_visible()
+    with page.context.expect_page() as opened:
+        card.get_by_role("button", name="Diff", exact=True).click()
+    beside = opened.value
+    beside.wait_for_selector(".pictures .toolbar")
+    assert beside.locator(".toolbar").count() == 2
+
+
 def right_click(page: Page, cell: Any, word: str) -> None:
     """Choose Explore HLO in the context menu of a word of a cell."""
     cell.locator(".cm-content").scroll_into_view_if_needed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,43 @@ def test_a_damaged_page_says_what_is_wrong(
     file.write_text(head + mark + damage(data) + end + tail, "utf-8")
     page = open_page(file.as_uri())
     page.get_by_text(said).wait_for()
+
+
+def luminance(colour: str) -> float:
+    """Of "rgb(20, 24, 29)": 0 is black, 1 white."""
+    parts = [int(n) for n in re.findall(r"\d+", colour)[:3]]
+    return sum(parts) / 765
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_points_have_names_and_axes_ticks_in_both_themes(
+    open_page: OpenPage, page_errors: list[str], tmp_path: Path, scheme: str
+) -> None:
+    times = {"as is": 1.06e-3, "remat dots": 1.94e-3, "donated": 1.061e-3, "bf16": 1.5e-3}
+    points = [
+        {"id": n, "x": x, "y": 2.0**30 + n, "label": name, "front": n < 2}
+        for n, (name, x) in enumerate(times.items())
+    ]
+    data = candidates()
+    data["sections"][0]["points"] = points
+    file = tmp_path / "compare.html"
+    file.write_text(planning_page("compare", data, "text"), "utf-8")
+    page = open_page(Path(file).as_uri(), color_scheme=scheme)
+    texts = page.locator("svg text").all_text_contents()
+    assert set(times) <= set(texts)
+    ticks = [t for t in texts if t.endswith("ms")]
+    assert 2 <= len(ticks) == len(set(ticks))
+    boxes = [page.locator("svg text", has_text=name).first.bounding_box() for name in times]
+    for k, a in enumerate(boxes):
+        for b in boxes[:k]:
+            assert a is not None
+            assert b is not None
+            apart = a["x"] + a["width"] <= b["x"] or b["x"] + b["width"] <= a["x"]
+            assert apart or abs(a["y"] - b["y"]) > 8
+    colour = "e => getComputedStyle(e)"
+    ink = luminance(page.locator("svg text").last.evaluate(f"{colour}.fill"))
+    paper = luminance(page.locator(".plan").evaluate(f"{colour}.backgroundColor"))
+    assert (ink > 0.7 and paper < 0.2) if scheme == "dark" else (ink < 0.3 and paper > 0.9)
     assert page_errors == []
 
 

@@ -63,6 +63,7 @@ export class Costs {
       fromHost: model.optional<Float64Array>("cost.from_host"),
       toHost: model.optional<Float64Array>("cost.to_host"),
       dtype: model.column<Uint8Array>("cost.dtype"),
+      filled: (side) => this.filledOn(side),
       loop: model.optional<Int32Array>("cost.loop"),
       condition: model.optional<Uint8Array>("cost.condition"),
       transfer: {
@@ -137,6 +138,19 @@ export class Costs {
   }
   loopName(row: number): string {
     return this.model.name(this.extras.unknownLoops[row].instruction);
+  }
+  /** The View's `filled` table on a chip: FLOPs with which products occupy its matrix unit. */
+  private filledOn(side: number | null | undefined): ArrayLike<number> {
+    const rows = this.model.optional<Uint32Array>("filled.instruction");
+    const flops = this.model.optional<Float64Array>("filled.flops");
+    const { matmulFlops } = this.columns;
+    if (typeof side !== "number" || !rows || !flops) return matmulFlops;
+    const filled = Float64Array.from(matmulFlops);
+    const sides = this.extras.sides ?? 1;
+    rows.forEach((i, k) => {
+      filled[i] = flops[k * sides + side];
+    });
+    return filled;
   }
   private edited(): void {
     const { columns, extras, knownRuns, trips, chip } = this;

@@ -27,6 +27,8 @@ export interface CostColumns {
   fromHost: ArrayLike<number> | null;
   toHost: ArrayLike<number> | null;
   dtype: ArrayLike<number>;
+  /** FLOPs with which products occupy a chip's matrix unit, where more than matmulFlops. */
+  filled: (side: number | null | undefined) => ArrayLike<number>;
   loop: ArrayLike<number> | null;
   condition: ArrayLike<number> | null;
   transfer: Transfers;
@@ -120,6 +122,8 @@ export function model(
   let unknown = 0; // seconds of them, all executions
   // Seconds of main memory that copies need and that other units leave, and of the host link each way.
   let [needed, left, from, to] = [0, 0, 0, 0];
+  const filled = columns.filled(chip?.side);
+  const isSystolic = typeof chip?.side === "number";
   const rates = (chip?.matmul ?? []).map((r) => r ?? Number.NaN);
   for (let i = 0; i < n; i++) {
     if (!unit[i]) continue;
@@ -137,7 +141,11 @@ export function model(
       bound[i] = seconds[i] > 0 ? COPY : 0;
     }
     if (unit[i] !== 1) continue;
-    const products = matmulFlops[i] > 0 ? matmulFlops[i] / rates[dtype[i]] : 0;
+    let products = filled[i] > 0 ? filled[i] / rates[dtype[i]] : 0;
+    if (isSystolic && chip.vector && products > 0) {
+      const full = matmulFlops[i] / rates[dtype[i]];
+      products = Math.min(products, Math.max(full, matmulFlops[i] / chip.vector));
+    }
     const others = flops[i] - matmulFlops[i] + transcendentals[i];
     const vector = chip.vector ? others / chip.vector : others * 0;
     const memory = mainBytes[i] / chip.memoryBandwidth;

@@ -42,7 +42,9 @@ class Hardware:
     ``matmul`` maps operand types ("bf16", "f32", "f32:highest", "f8") to FLOP/s of the matrix
     unit. ``vector`` (FLOP/s of everything else) and ``clock`` (Hz) are None if no source
     gives them; the model then leaves out what needs them. ``cores`` tells GPUs of one vendor
-    apart in a trace, 0 if unknown. ``host_bandwidth`` is that of the link to the host's memory,
+    apart in a trace, 0 if unknown. ``matrix_side`` is that of the blocks which a systolic matrix
+    unit holds, 0 for other kinds and where unknown: smaller products take as long as a block.
+    ``host_bandwidth`` is that of the link to the host's memory,
     one way; None if no source gives it.
     """
 
@@ -56,6 +58,7 @@ class Hardware:
     clock: float | None = None
     devices_per_chip: int = 1
     cores: int = 0
+    matrix_side: int = 0
     host_bandwidth: float | None = None
     kinds: tuple[str, ...] = ()
     source: tuple[str, ...] = field(default=(), compare=False)
@@ -157,6 +160,7 @@ def _hardware(name: str, entry: Mapping[str, Any], where: str) -> Hardware:
             clock=None if clock is None else float(clock),
             devices_per_chip=share,
             cores=int(entry.get("cores", 0)),
+            matrix_side=int(entry.get("matrix_side", 0)),
             host_bandwidth=_rate(entry["host_bandwidth"]) / share
             if "host_bandwidth" in entry
             else None,

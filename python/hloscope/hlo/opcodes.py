@@ -174,8 +174,16 @@ PART_OF_ONE = SAME_NUMBERS | that(Effect.SLICES)
 REPEATED = SAME_NUMBERS | that(Effect.REPEATS)
 MOVES = PART_OF_ONE | REPEATED | that(Effect.JOINS)
 
+
+def is_top_k(opcode: str, target: str | None) -> bool:
+    """Whether it takes the k largest: an operation, or the call that XLA makes of it on a
+    platform (``TopK``, ``TopKBatchMajorSmallK``)."""
+    return opcode == "topk" or (target or "").startswith("TopK")
+
+
 BARRIERS = ("opt-barrier", "optimization-barrier")  # XLA's own word, and StableHLO's
 SLICES = that(Effect.SLICES)
+INDEXED = that(Effect.INDEXES)  # places that an index array gives
 UPDATES = with_halves("dynamic-update-slice", "scatter")  # write into an array
 BUNDLES = that(Effect.BUNDLES)
 LITERALS = that(Effect.LITERAL)

@@ -335,6 +335,18 @@ ANALYSES = (
         UNCOUNTED,
     ),
     ColumnTable(
+        "filled",
+        (index("instruction", "instruction", "a product, or what one is fused into"),),
+        "Products with dimensions that do not fill blocks of a systolic matrix unit.",
+    ),
+    ColumnTable(
+        "filled",
+        (amount("flops", "what the unit could do in the time that it takes", "FLOP"),),
+        "One row for each of them, one column for each of extras.cost.sides, of which `side` of a "
+        "chip names its own; where absent, cost.matmul_flops.",
+        UNCOUNTED,
+    ),
+    ColumnTable(
         "timeline",
         (
             index("computation", "computation", "computation that contains the event"),

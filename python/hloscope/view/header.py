@@ -218,6 +218,8 @@ class Chip(TypedDict):
     links: list[Link]
     reach: int
     """Column of the transfer tables for the reach of its first link."""
+    side: NotRequired[int | None]
+    """Column of `filled.flops` for its matrix unit; None where any product fills it."""
     source: list[str]
 
 
@@ -262,6 +264,8 @@ class CostExtras(TypedDict):
     dtypes: list[str]
     reaches: int
     """Number of distinct reaches of the chips' first links: columns of the transfer tables."""
+    sides: NotRequired[int]
+    """Number of distinct sides of the chips' matrix units: columns of `filled.flops`."""
     hardware: list[Chip]
     chosen: str | None
     """The chip on which cost.seconds is modelled: the user's, else the program's own."""

@@ -104,8 +104,8 @@ def test_what_is_computed_again_is_said_up_to_half_of_the_memory() -> None:
     ("how", "dims"),
     [
         ("dim_labels=bf_io->bf", (8, 32, 16)),
-        ("window={}, dim_labels=bf_io->bf", None),
-        ("window={size=1}, dim_labels=bf_io->bf", None),
+        ("window={}, dim_labels=bf_io->bf", (8, 32, 16)),
+        ("window={size=1}, dim_labels=bf_io->bf", (8, 32, 16)),
         ("dim_labels=b0_io->bf", None),
         ("dim_labels=bf_0o->bf", None),
         ("feature_group_count=1", None),

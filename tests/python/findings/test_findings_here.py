@@ -378,7 +378,7 @@ def test_rows_columns_and_what_is_contracted() -> None:
         ("f32[8,32] convolution(%p0, %p1), dim_labels=fb_oi->bf", "f32[16,8]", "f32[32,16]"):
             (8, 32, 16),
         ("f32[8,4,32] convolution(%p0, %p1), window={size=1}, dim_labels=b0f_0io->b0f",
-         "f32[8,4,16]", "f32[1,16,32]"): None,
+         "f32[8,4,16]", "f32[1,16,32]"): (32, 32, 16),
         ("f32[8,16] add(%p0, %p1)", "f32[8,16]", "f32[8,16]"): None,
         ("f32[8,32] fusion(%p0, %p1), kind=kOutput, calls=%one", "f32[8,16]", "f32[16,32]"):
             (8, 32, 16),

@@ -18,10 +18,14 @@ import numpy as np
 from findings_programs import (
     BF16,
     F32,
+    activations_in_f32,
+    attention_of_long_rows,
     cache_turned,
     closed_over,
     fetched_from_the_host,
     gathered_again,
+    inputs_in_the_loop,
+    last_dimension_of_three,
     leapfrog,
     logits_at_once,
     mesh,
@@ -32,6 +36,8 @@ from findings_programs import (
     reads_the_old,
     rows_of_a_cache,
     shaped,
+    small_heads,
+    states_of_few_rows,
     stored_gathered,
     stored_repeated,
     there_and_back_in_a_fusion,
@@ -471,13 +477,42 @@ def transform_by_hand(followed: bool) -> hs.Capture:
     "64 rows in one product instead of eight at a time", SECONDS, "tpu",
 )  # fmt: skip
 def rows_at_once(followed: bool) -> hs.Capture:
-    def step(xs: Any, w: Any) -> Any:
-        if followed:
-            return xs @ w
-        return lax.map(lambda x: x @ w, xs)
+    def through(x: Any, w: Any) -> Any:
+        return lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, None, length=4)[0]
 
-    w = shaped((8192, 8192), BF16)
-    return hs.capture(jax.jit(step), shaped((8, 8, 8192), BF16), w, topology="v5e:1x1")
+    def step(params: Any, xs: Any) -> Any:
+        w = params["w"]
+        return through(xs, w) if followed else lax.map(lambda x: through(x, w), xs)
+
+    params = {"w": shaped((8192, 8192), BF16)}
+    xs = shaped((64, 8192) if followed else (8, 8, 8192), BF16)
+    return hs.capture(jax.jit(step), params, xs, topology="v5e:1x1")
+
+
+twin(
+    "unfilled-matmul", "batch more rows into one product",
+    "the states of eight sequences at a time, or of 32", SECONDS, states_of_few_rows, "tpu",
+)  # fmt: skip
+twin(
+    "unfilled-matmul", "half as many heads of twice the size",
+    "8 heads of 128 in place of 32 of 32", SECONDS, small_heads, "tpu",
+)  # fmt: skip
+twin(
+    "wide-activations", "cast the activations", "activations given in bf16", SECONDS,
+    activations_in_f32, "tpu",
+)  # fmt: skip
+twin(
+    "scores-in-memory", "flash attention", "JAX's own kernel for TPUs", SECONDS,
+    attention_of_long_rows, "tpu",
+)  # fmt: skip
+twin(
+    "product-in-a-loop", "multiply all slices before the loop",
+    "inputs of a recurrence multiplied before it", SECONDS, inputs_in_the_loop, "tpu",
+)  # fmt: skip
+twin(
+    "padded-traffic", "merge the small dimensions", "[n, 3] as [3 · n], where time counts", SECONDS,
+    last_dimension_of_three, "tpu",
+)  # fmt: skip
 
 
 @pair(
@@ -710,6 +745,43 @@ def written_by_index(followed: bool) -> hs.Capture:
 @pair("whole-copies", "take two steps in each trip", "two steps in a trip", SECONDS)
 def steps_in_pairs(followed: bool) -> hs.Capture:
     return hs.capture(*leapfrog(2 if followed else 1))
+
+
+@pair(
+    "whole-copies", "carry the whole array through the inner loop",
+    "a cache of all layers carried and updated in place, in place of one scanned over", SECONDS,
+    "tpu",
+)  # fmt: skip
+def cache_carried(followed: bool) -> hs.Capture:
+    layers, rows, length, d = 16, 8, 1024, 1024
+
+    def attend(x: Any, w: Any, cache: Any) -> Any:
+        scores = jax.nn.softmax(jnp.einsum("bd,btd->bt", x, cache))
+        return x + jnp.einsum("bt,btd->bd", scores, cache)
+
+    def scanned(x: Any, ws: Any, caches: Any, t: Any) -> Any:
+        def layer(x: Any, per: Any) -> Any:
+            w, cache = per
+            cache = lax.dynamic_update_slice(cache, (x @ w)[:, None], (0, t, 0))
+            return attend(x, w, cache), cache
+
+        return lax.scan(layer, x, (ws, caches))
+
+    def carried(x: Any, ws: Any, caches: Any, t: Any) -> Any:
+        def layer(carry: Any, per: Any) -> Any:
+            (x, caches), (w, i) = carry, per
+            caches = lax.dynamic_update_slice(caches, (x @ w)[None, :, None], (i, 0, t, 0))
+            return (attend(x, w, lax.dynamic_index_in_dim(caches, i, 0, False)), caches), None
+
+        return lax.scan(layer, (x, caches), (ws, jnp.arange(layers)))[0]
+
+    def decode(ws: Any, caches: Any, x: Any) -> Any:
+        step = carried if followed else scanned
+        done = lax.scan(lambda c, t: (step(c[0], ws, c[1], t), None), (x, caches), jnp.arange(64))
+        return done[0]
+
+    given = (layers, d, d), (layers, rows, length, d), (rows, d)
+    return hs.capture(jax.jit(decode), *[shaped(s, BF16) for s in given], topology="v5e:1x1")
 
 
 @pair(

@@ -581,3 +581,100 @@ def logits_at_once(ill: bool) -> hs.Capture:
     fn = jax.grad(loss if ill else in_blocks, argnums=(0, 1))
     given = shaped((4096, 128), BF16), shaped((16384, 128), BF16), shaped((16384,), jnp.int32)
     return hs.capture(jax.jit(fn), *given, topology="v5e:1x1")
+
+
+@case("unfilled-matmul", "a matmul with 8 rows", "tpu")
+def states_of_few_rows(ill: bool) -> hs.Capture:
+    """Recurrences of eight sequences after one another, or of 32: their weights stay in VMEM."""
+
+    def through(params: Any, xs: Any, h: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            gate, new, out, keep = jnp.split(x + h @ params["u"], 4, -1)
+            h = jax.nn.sigmoid(keep) * h + jax.nn.sigmoid(gate) * jnp.tanh(new)
+            return jax.nn.sigmoid(out) * h, None
+
+        return jax.lax.scan(cell, h, xs)[0]
+
+    def step(params: Any, xs: Any, h: Any) -> Any:
+        return jax.lax.map(lambda x: through(params, *x), (xs, h))
+
+    groups, rows = (8, 8) if ill else (2, 32)
+    xs, h = shaped((groups, 128, rows, 4096), BF16), shaped((groups, rows, 1024), BF16)
+    return hs.capture(jax.jit(step), {"u": shaped((1024, 4096), BF16)}, xs, h, topology="v5e:1x1")
+
+
+@case("unfilled-matmul", "with 32 contracted elements", "tpu")
+def small_heads(ill: bool) -> hs.Capture:
+    """The largest score of each query: products that a block of 128 is a quarter full of."""
+    heads, size = (32, 32) if ill else (8, 128)
+
+    def step(params: Any, x: Any) -> Any:
+        q, k = (jnp.einsum("td,dhe->hte", x, params[n]) for n in "qk")
+        return jnp.einsum("hqd,hkd->hqk", q, k).max(-1)
+
+    params = {n: shaped((1024, heads, size), BF16) for n in "qk"}
+    return hs.capture(jax.jit(step), params, shaped((4096, 1024), BF16), topology="v5e:1x1")
+
+
+@case("wide-activations", "f32 activations with bf16 weights", "tpu")
+def activations_in_f32(ill: bool) -> hs.Capture:
+    def step(layers: Any, x: Any) -> Any:
+        for up, down in layers:
+            x = x + jax.nn.gelu(x @ up) @ down
+            x = x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+        return x
+
+    layers = [(shaped((256, 512), BF16), shaped((512, 256), BF16))] * 4
+    x = shaped((1 << 17, 256), F32 if ill else BF16)
+    return hs.capture(jax.jit(step), layers, x, topology="v5e:1x1")
+
+
+@case("product-in-a-loop", "needs nothing of the trips before", "tpu")
+def inputs_in_the_loop(ill: bool) -> hs.Capture:
+    """A recurrence whose inputs are multiplied one by one, or before it."""
+
+    def step(w: Any, u: Any, xs: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            return jnp.tanh((x @ w if ill else x) + h @ u), None
+
+        given = xs if ill else xs @ w
+        return jax.lax.scan(cell, jnp.zeros(xs.shape[1:], BF16), given)[0]
+
+    weights = [shaped((1024, 1024), BF16)] * 2
+    return hs.capture(jax.jit(step), *weights, shaped((256, 16, 1024), BF16), topology="v5e:1x1")
+
+
+@case("padded-traffic", "reads and writes padding", "tpu")
+def last_dimension_of_three(ill: bool) -> hs.Capture:
+    many = 1 << 22
+    shape = (many, 3) if ill else (3 * many,)
+    return hs.capture(jax.jit(lambda x: jnp.sin(x) * 2), shaped(shape), topology="v5e:1x1")
+
+
+@case("gathered-for-one", "for top_k, along the dimension that is sharded", "tpu")
+def likeliest_of_sharded_logits(ill: bool) -> hs.Capture:
+    """XLA:TPU packs values and places into integers and calls a kernel of its own."""
+
+    def step(h: Any, w: Any) -> Any:
+        return jax.lax.top_k(h @ w, 40) if ill else jnp.argmax(h @ w, -1)
+
+    fn = jax.jit(step, in_shardings=(P(), P(None, "x")), out_shardings=P())
+    return on_tpu(fn, shaped((64, 1024), BF16), shaped((1024, 32768), BF16), axes={"x": 8})
+
+
+@case("scores-in-memory", "bf16[4,8,2048,2048], are written to memory and read again", "tpu")
+def attention_of_long_rows(ill: bool) -> hs.Capture:
+    """Causal attention as its formula says, and by the kernel that comes with JAX. Without the
+    mask XLA:TPU makes a kernel of it by itself."""
+    from jax.experimental.pallas.ops.tpu.flash_attention import flash_attention
+
+    def step(q: Any, k: Any, v: Any) -> Any:
+        if not ill:
+            return flash_attention(q, k, v, causal=True)
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype(F32)
+        mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+        weights = jax.nn.softmax(jnp.where(mask, scores, -1e30)).astype(BF16)
+        return jnp.einsum("bhqk,bhkd->bhqd", weights, v)
+
+    given = [shaped((4, 8, 2048, 128), BF16)] * 3
+    return hs.capture(jax.jit(step), *given, topology="v5e:1x1")

@@ -287,7 +287,10 @@ def _text(cost: Cost, rows: int = 12) -> str:
     if cost.unknown_trip_counts:
         out.append(
             "  counted once, trip count unknown: "
-            + ", ".join(cost.unknown_trip_counts)
+            + ", ".join(
+                name if most is None else f"{name} (at most {most:,})"
+                for name, most in zip(cost.unknown_trip_counts, cost.most_trips, strict=True)
+            )
             + (
                 f" (no bound: {', '.join(cost.may_not_run)} may run 0 times)"
                 if cost.may_not_run

@@ -23,10 +23,11 @@ import numpy.typing as npt
 from ...hlo import Instruction, Module, Target
 from ...hlo.opcodes import CONTROL
 from ..base.collectives.async_opcodes import wrapped
-from ..base.loops.trips import runs_at_least_once
+from ..base.loops.trips import most_trips, runs_at_least_once
 from ..base.memory_spaces import main_spaces, memory_space, platform
 from ..base.table import per_devices, table
 from ..flops.flops import Work, count_work
+from ..flops.matrix_unit import filled_work
 from ..text.results import Row
 from .assumptions import FLOPS_PER_BYTE_OF_BRANCH, UNKNOWN_CYCLES
 from .bytes_accessed import bytes_accessed
@@ -112,6 +113,15 @@ class Counts:
         """``total_matmul_flops`` plus what kernel authors declare: timed on the matrix unit."""
         return self._total(self.matrix_flops)
 
+    def filled_flops(self, side: int) -> Floats:
+        """``matrix_flops`` with what small dimensions leave empty in blocks of ``side``."""
+        if not side:
+            return self.matrix_flops
+        own = filled_work(self.module, self.work, side)
+        if own is self.work.matrix_flops or (own == self.work.matrix_flops).all():
+            return self.matrix_flops
+        return inclusive_sums(self.module, self.execution.calls, own, self.execution.trips)
+
     @cached_property
     def total_bytes(self) -> float:
         """Bytes accessed by one execution on one device."""
@@ -134,6 +144,11 @@ class Counts:
         With one of them, totals are no lower bound: they count one trip.
         """
         return tuple(i.name for i in self.execution.unknown if not runs_at_least_once(i))
+
+    @cached_property
+    def most_trips(self) -> tuple[int | None, ...]:
+        """How often each of ``unknown_trip_counts`` may run at most; None where nothing says."""
+        return tuple(map(most_trips, self.execution.unknown))
 
     @cached_property
     def unknown_flops(self) -> tuple[Instruction, ...]:

@@ -124,7 +124,7 @@ def _words(whole: Whole, name: str, row: Collective) -> tuple[str, str]:
             "run it in jax.shard_map, where each device does its own part",
         )
     why = f"it goes along dimension {dims}, which is sharded, and is not computed in parts"
-    if i.opcode == "topk" or i.custom_call_target == "TopK":
+    if opcodes.is_top_k(i.opcode, i.custom_call_target):
         return why, (
             "in jax.shard_map take the k largest of each device's part, gather only those, and take"
             " the k largest of them"

@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
+from ...hlo.walk import Position
 from ..base.operands import ONE_ARRAY
 from ..comms.collective import Collective
 from ..text.units import size
 from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
-from .collective_purposes import multiplies_weights
+from .collective_purposes import is_only_stacked, multiplies_weights
+from .copy_reasons import loop_of
 from .facts import Facts
 from .finding import Finding, names
 
@@ -273,15 +275,24 @@ def _spread(
     mark: tuple[Collective, Instruction],
     marks: dict[int, tuple[Collective, Instruction]],
 ) -> list[int]:
-    """Marks what is ``value`` and nothing else, also inside the fusions that use it."""
+    """Marks what is ``value`` and nothing else, also inside the fusions that use it.
+
+    What a loop stacks of every trip's value is it, too, after the loop.
+    """
     through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    if loop_of(value) is not None and is_only_stacked(Position(value)):
+        through |= opcodes.UPDATES | opcodes.BUNDLES | opcodes.LOOPS
     held = walk.forward(
-        value, through, inside_fusions=True, where=lambda p: p.instruction.index not in marks
+        value,
+        through,
+        inside_fusions=True,
+        where=lambda p: p.instruction.shape.is_tuple or p.instruction.index not in marks,
     )
     made = []
     for at, *_ in held:
-        marks[at.index] = mark
-        made.append(at.index)
+        if at.shape.is_array:
+            marks[at.index] = mark
+            made.append(at.index)
     return made
 
 

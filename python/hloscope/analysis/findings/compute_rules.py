@@ -6,7 +6,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +17,13 @@ from ...hlo.texts.places import short_line
 from ..base.lines.frames import own_line
 from ..base.operands import source_of
 from ..base.phases.phases import REMATERIALISED, phases
+from ..flops.matrix_unit import product_of
 from ..text.units import duration, quantity, size
 from . import limits
 from .collective_purposes import is_of_weights
 from .facts import Facts, own_function
 from .finding import Finding, names, percent
+from .loop_rules import hoistable
 
 _DIMS = re.compile(r"\d+")
 
@@ -93,7 +94,7 @@ def _gained(facts: Facts, n: int, rate: float, bandwidth: float, whole: bool) ->
     runs = float(facts.runs[n])
     read, _ = _product_bytes(facts.module.instructions[n])
     moved = float(facts.moved[n]) / 2 if whole else float(facts.moved[n]) - read * runs / 2
-    flops = float(np.nan_to_num(facts.cost.matmul_flops[n])) * runs
+    flops = float(np.nan_to_num(facts.filled[n])) * runs
     return max(0.0, float(facts.seconds[n]) - max(flops / rate, moved / bandwidth))
 
 
@@ -216,10 +217,11 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
     chip, seconds = cost.hardware, facts.seconds
     if chip is None or seconds is None or not facts.total_seconds or facts.on_host:
         return
+    hoisted = {x.unit.index for _, _, rows in hoistable(facts) for x in rows}
     groups: dict[tuple[int, int, int], list[Instruction]] = defaultdict(list)
     for n in np.flatnonzero(cost.is_unit & (np.nan_to_num(cost.matmul_flops) > 0)).tolist():
         dims = matmul_dims(cost.module.instructions[n])
-        if dims is not None and facts.runs[n]:
+        if dims is not None and facts.runs[n] and n not in hoisted:
             groups[dims].append(cost.module.instructions[n])
     thin: dict[tuple[int, str], list[_Thin]] = defaultdict(list)
     for dims, rows in groups.items():
@@ -235,7 +237,8 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         if flops / rate < limits.IDLE_RATE * took:
             m, n, k = dims
             key = min((m, "rows"), (n, "columns"), (k, "contracted elements"))
-            thin[key].append(_Thin(dims, rows, flops / rate, took))
+            filled = float(sum(facts.filled[i.index] * cost.runs[i.index] for i in rows)) / rate
+            thin[key].append(_Thin(dims, rows, flops / rate, took, filled))
     for (least, what), found in thin.items():
         took = sum(x.took for x in found)
         needed = sum(x.needed for x in found)
@@ -256,10 +259,10 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             f" ({percent(share)} of the modelled step) use{'' if len(rows) > 1 else 's'} at most"
             f" {percent(needed / took)} of the matrix unit",
             f"{'most time in ' if len(found) > 1 else ''}rows × columns × contracted = {shape}:"
-            f" with {few} the multiplication is {duration(most.needed)} and moving the"
+            f" with {few} the multiplication is {duration(most.filled)} and moving the"
             f" operands and the result {duration(most.took)} ({names(most.rows)})",
             "batch more rows into one product (larger batch, several heads or experts at once)"
-            if _could_be_more(facts, most.rows[0], what)
+            if could_be_more(facts, most.rows[0], what)
             else "",
             share,
             took - needed,
@@ -271,7 +274,7 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _could_be_more(facts: Facts, i: Instruction, what: str) -> bool:
+def could_be_more(facts: Facts, i: Instruction, what: str) -> bool:
     """Whether what is few are rows of data, which weights are multiplied with: a larger batch."""
     inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
     dots = [x for x in inside if x.opcode in _MATMUL and len(x.operands) == 2]
@@ -286,6 +289,7 @@ class _Thin(NamedTuple):
     rows: list[Instruction]
     needed: float  # seconds of the multiplications at the chip's peak
     took: float
+    filled: float  # with what few rows leave idle
 
 
 def _of_product(i: Instruction) -> int:
@@ -322,26 +326,8 @@ def matmul_dims(i: Instruction) -> tuple[int, int, int] | None:
     if i.opcode == "fusion" and i.called_computations:
         dots = [x for x in i.called_computations[0].instructions if x.opcode in _MATMUL]
         return matmul_dims(dots[0]) if len(dots) == 1 else None
-    if len(i.operands) != 2:
-        return None
-    a, b = i.operands[0].shape, i.operands[1].shape
-    if i.opcode == "dot":
-        contract = _ints(i.attribute("lhs_contracting_dims"))
-        batch = _ints(i.attribute("lhs_batch_dims"))
-        k = prod(a.dimensions[d] for d in contract)
-        each = prod(a.dimensions[d] for d in batch)
-        if not k or not each:
-            return None
-        return a.elements // (k * each), b.elements // (k * each), k
-    labels = i.attribute("dim_labels") or ""
-    if i.opcode != "convolution" or "window" in i.attributes or "_" not in labels:
-        return None
-    left, _, rest = labels.partition("_")
-    right, _, _ = rest.partition("->")
-    if sorted(left) != ["b", "f"] or sorted(right) != ["i", "o"]:
-        return None
-    k = a.dimensions[left.index("f")]
-    return a.dimensions[left.index("b")], b.dimensions[right.index("o")], k
+    p = product_of(i)
+    return None if p is None else (p.rows, p.columns, p.contracted)
 
 
 _MATMUL = ("dot", "convolution")

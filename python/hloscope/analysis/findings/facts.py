@@ -179,6 +179,12 @@ class Facts:
         return any(self.cost.runs[i.index] > 0 for i in self.cost.unknown_flops)
 
     @cached_property
+    def filled(self) -> npt.NDArray[np.float64]:
+        """Matrix FLOPs of one execution with those that small dimensions leave idle."""
+        chip = self.cost.hardware
+        return self.cost.filled_flops(chip.matrix_side if chip is not None else 0)
+
+    @cached_property
     def moved(self) -> npt.NDArray[np.float64]:
         """Bytes accessed by all executions, one row per instruction."""
         return np.nan_to_num(self.cost.bytes) * self.runs

@@ -126,7 +126,8 @@ class Costliest(Row):
     def in_words(self, of_what: str) -> str:
         """``61 % of the time in one all-reduce at train.py:41``."""
         word = self.what or "operation"
-        many = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+        noun, of, rest = word.partition(" of ")  # of what: "calls of kernel"
+        many = (f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s") + of + rest
         it = f"one {word}" if self.number == 1 else f"{self.number:,} {many}"
         at = f" at {short_line(self.line)}" if self.line else " without a line"
         guess = "line inferred" if self.inferred and self.line else ""
@@ -163,6 +164,7 @@ class Headline(Row):
     unknown: int = 0  # the number of operations whose time is unknown
     redundant: float = 0.0  # part of the FLOPs that another device computes too
     mfu_without_recomputed: float | None = None
+    at_most: tuple[int, ...] = ()  # trips of loops that count once, where all have a limit
     costliest: Costliest | None = None  # the kind of work on one line that takes most of the time
 
     def parts(self) -> list[str]:
@@ -305,9 +307,17 @@ class Findings(Rows[Finding]):
         h = self.headline
         if any(f.seconds for f in self.rows) and h.seconds_are == "modelled":
             if h.is_one_trip:
-                out.append("Shares are of a step in which a loop of unknown trip count runs once.")
+                out.append(
+                    "Shares are of a step in which a loop of unknown trip count runs once"
+                    f"{_of_at_most(h)}."
+                )
             elif h.is_least:
-                out.append("Shares are of the step as far as it is known: it takes longer.")
+                longer = (
+                    f", and loops that count once run at most {most}" if (most := _most(h)) else ""
+                )
+                out.append(
+                    f"Shares are of the step as far as it is known: it takes longer{longer}."
+                )
         if self.unasked:
             out.append(
                 f"{len(self.unasked)} rules need the optimised program and were not run: this is"
@@ -327,6 +337,18 @@ class Findings(Rows[Finding]):
         lines += [f"{n}. {f}" for n, f in enumerate(self.rows, 1)]
         lines += [f"not worked out: {reason}" for reason in self.failed]
         return "\n".join([*lines, *self.left_out])
+
+
+def _most(h: Headline) -> str:
+    """``127 times``, ``100 to 600 times``; "" where nothing limits the loops."""
+    if not h.at_most:
+        return ""
+    least, most = min(h.at_most), max(h.at_most)
+    return f"{least:,} to {most:,} times" if least < most else f"{most:,} times"
+
+
+def _of_at_most(h: Headline) -> str:
+    return f", of at most {most}" if (most := _most(h)) else ""
 
 
 def names(instructions: Sequence[Instruction], limit: int = 3) -> str:

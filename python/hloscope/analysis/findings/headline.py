@@ -54,6 +54,9 @@ def headline(facts: Facts) -> Headline:
         largest_bytes=largest_bytes,
         unknown=unknown,
         redundant=again,
+        at_most=tuple(n for n in cost.most_trips if n is not None)
+        if None not in cost.most_trips
+        else (),
         costliest=costliest(facts),
     )
 

@@ -298,6 +298,9 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             "take two steps in each trip of the loop (unroll=2): after two, each array is back in"
             " its place"
             if moved_on
+            else "carry the whole array through the inner loop and update its slice there, by the"
+            " number of the trip (a dynamic_update_slice), in place of scanning over it"
+            if why == _RESTACKED
             else "",
             share,
             seconds,
@@ -307,6 +310,12 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+_RESTACKED = (
+    ": the loop around it carries the array, and the loop inside stacks its results in memory of"
+    " its own while it reads what is carried"
+)
 
 
 def _alike(facts: Facts, i: Instruction) -> tuple[object, ...]:
@@ -348,10 +357,7 @@ def _why_copied(facts: Facts, i: Instruction) -> str:
         return f", into the memory of the donated `{donated}`{_because(facts, reason_of(i))}"
     loop = _carries(i)
     if loop is not None and made.instruction.opcode == "while" and _is_stack(made):
-        return (
-            ": the loop around it carries the array, and the loop inside stacks its results in"
-            " memory of its own while it reads what is carried"
-        )
+        return _RESTACKED
     reason = reason_of(i)
     if reason is not None and reason.kind == "returned":
         return _because(facts, reason)

@@ -52,6 +52,20 @@ REDUNDANT_TIMES = 1.5
 REDUNDANT_SHARE = 0.02
 # Steps back from a product to where its operand lost its sharding.
 REDUNDANT_REACH = 12
+# Of the step, in what a matrix unit does only because a dimension does not fill its blocks.
+UNFILLED_SHARE = 0.05
+# Of the bytes of an array, in its tiles' padding: less is what most dimensions cost somewhere.
+TILE_PADDING = 0.25
+# Bytes of padding: less is a scalar or a small vector, of which a tile is nothing.
+PADDED_BYTES = 1 << 16
+# Of the step, by which one product before a loop is quicker than one in each trip.
+HOISTED_SHARE = 0.05
+# Of the step, by which activations of half the width would make it shorter.
+NARROWED_SHARE = 0.05
+# Of the step, in scores of attention that are written and read.
+SCORES_SHARE = 0.1
+# Queries and keys: with fewer a kernel that goes over blocks of them has little to gain.
+SCORES_LENGTH = 512
 # Of the step, spent for one of two values of which one is kept.
 BATCHED_SHARE = 0.2
 # Of the step, in one trip of a loop whose trips nobody knows: all trips are more.

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from ...hlo import Computation, Instruction, opcodes, walk
+import numpy as np
+
+from ...hlo import Computation, Instruction, Module, StackFrame, Target, opcodes, walk
 from ...hlo.walk import Position
 from ..base.loops.trips import trip_count
+from ..base.memory_tiling import storage_bytes
+from ..base.table import per_target
+from ..flops.matrix_unit import filled_flops, product_of
+from ..text.units import duration
 from . import limits
 from .facts import Facts
 from .finding import Finding, names, percent
@@ -23,6 +30,7 @@ def batched_loops(facts: Facts) -> Iterator[Finding]:
     """
     if facts.seconds is None or not facts.total_seconds:
         return
+    by_line: dict[object, list[tuple[Instruction, int]]] = {}
     for n in facts.table.where("while").tolist():
         loop = facts.table.instructions[n]
         roles = dict(loop.called)
@@ -31,35 +39,49 @@ def batched_loops(facts: Facts) -> Iterator[Finding]:
             continue
         kept = [s for k in range(len(loop.shape.tuple_shapes)) if (s := _kept_row(body, k))]
         counts = {c for s in kept for c in _rows(s)}
-        if not counts or not _any_of(condition, counts):
-            continue
-        work = _work(facts, body)
-        seconds = float(sum(facts.seconds[i.index] for i in work))
-        share = min(1.0, seconds / facts.total_seconds)
-        # A trip of many that are unknown is the least that it can be.
-        is_counted = trip_count(loop) is not None
-        if share < (limits.BATCHED_SHARE if is_counted else limits.BATCHED_SHARE_OF_A_TRIP):
-            continue
-        many = max(counts)
-        work.sort(key=lambda i: -float(facts.seconds[i.index]))  # type: ignore[index]
-        frame, inferred = facts.line(loop)
-        once = "" if is_counted else ", with one trip counted"
-        yield Finding(
-            "batched-loop",
-            f"A loop over {many:,} rows runs until the last of them is done: it is"
-            f" {percent(share)} of the modelled step{once}",
-            f"every trip of %{loop.name} computes all rows ({names(work)}), and a select keeps what"
-            " a row had when it was done, as jax.vmap makes of a lax.while_loop whose end differs"
-            " by row",
-            "",
-            share,
-            seconds if is_counted else None,
-            None,
-            "",
-            (loop, *work[:20]),
-            frame,
-            inferred,
-        )
+        if counts and facts.cost.runs[n] and _any_of(condition, counts):
+            is_counted = trip_count(loop) is not None
+            frame, _ = facts.line(loop)
+            key = (frame.file, frame.line) if frame is not None else n
+            by_line.setdefault((key, max(counts), is_counted), []).append((loop, max(counts)))
+    for loops in by_line.values():
+        yield from _batched(facts, [loop for loop, _ in loops], loops[0][1])
+
+
+def _batched(facts: Facts, loops: list[Instruction], many: int) -> Iterator[Finding]:
+    """The finding on loops of one line over so many rows; none if they take too little."""
+    assert facts.seconds is not None
+    assert facts.total_seconds
+    work = [i for loop in loops for i in _work(facts, dict(loop.called)["body"])]
+    seconds = float(sum(facts.seconds[i.index] for i in work))
+    share = min(1.0, seconds / facts.total_seconds)
+    # A trip of many that are unknown is the least that it can be.
+    is_counted = trip_count(loops[0]) is not None
+    if share < (limits.BATCHED_SHARE if is_counted else limits.BATCHED_SHARE_OF_A_TRIP):
+        return
+    work.sort(key=lambda i: -float(facts.seconds[i.index]))  # type: ignore[index]
+    frame, inferred = facts.line(loops[0])
+    once = "" if is_counted else f", with one trip{'' if len(loops) == 1 else ' of each'} counted"
+    one = len(loops) == 1
+    what = (
+        f"A loop over {many:,} rows runs" if one else f"{len(loops)} loops over {many:,} rows run"
+    )
+    yield Finding(
+        "batched-loop",
+        f"{what} until the last of them is done: {'it is' if one else 'they are'}"
+        f" {percent(share)} of the modelled step{once}",
+        f"every trip of {names(loops)} computes all rows ({names(work)}), and a select keeps what"
+        " a row had when it was done, as jax.vmap makes of a lax.while_loop whose end differs by"
+        " row",
+        "",
+        share,
+        seconds if is_counted else None,
+        None,
+        "",
+        (*loops, *work[:20]),
+        frame,
+        inferred,
+    )
 
 
 def _kept_row(body: Computation, k: int) -> Instruction | None:
@@ -112,6 +134,137 @@ def _work(facts: Facts, body: Computation) -> list[Instruction]:
                     seen.add(c)
                     todo.append(c)
     return found
+
+
+class _Hoistable(NamedTuple):
+    """A product of each trip that needs nothing of the trips before it."""
+
+    unit: Instruction
+    product: Instruction
+    now: float  # seconds, all trips
+    at_once: float
+
+
+Groups = tuple[tuple[Instruction, int, tuple[_Hoistable, ...]], ...]
+
+
+def hoistable(facts: Facts) -> Groups:
+    """(loop, trips, products of one line) where one product before the loop is quicker."""
+    return _hoistable(facts.module, facts.target)
+
+
+@per_target
+def _hoistable(module: Module, target: Target) -> Groups:
+    facts = Facts(module, target)
+    if facts.seconds is None or not facts.total_seconds or facts.on_host:
+        return ()
+    out = []
+    for n in facts.table.where("while").tolist():
+        loop = facts.table.instructions[n]
+        body, trips = dict(loop.called).get("body"), trip_count(loop)
+        if body is None or not body.parameters or not trips or trips < 2:
+            continue
+        by_line: dict[StackFrame | None, list[_Hoistable]] = {}
+        for unit in body.instructions:
+            for product in _products(unit):
+                if facts.runs[unit.index] and _is_given(body, product):
+                    found = _at_once(facts, unit, product, trips)
+                    by_line.setdefault(facts.line(product)[0], []).append(found)
+        for rows in by_line.values():
+            gained = sum(x.now - x.at_once for x in rows)
+            if gained >= limits.HOISTED_SHARE * facts.total_seconds:
+                rows.sort(key=lambda x: x.at_once - x.now)
+                out.append((loop, trips, tuple(rows)))
+    return tuple(out)
+
+
+def hoistable_products(facts: Facts) -> Iterator[Finding]:
+    """Products in a loop of what the loop is given, trip by trip, where one product is quicker.
+
+    body:  x[t] @ w + h @ u        x[t] @ w does not wait for h: x @ w, before the loop
+    """
+    for loop, trips, rows in hoistable(facts):
+        now, once = sum(x.now for x in rows), sum(x.at_once for x in rows)
+        frame, inferred = facts.line(rows[0].product)
+        one = len(rows) == 1
+        yield Finding(
+            "product-in-a-loop",
+            f"{'A matmul' if one else f'{len(rows):,} matmuls'} in each of {trips:,} trips"
+            f" need{'s' if one else ''} nothing of the trips before:"
+            f" {duration(now)} that one product before the loop does in {duration(once)}",
+            f"{names([x.unit for x in rows])} multipl{'ies' if one else 'y'} a slice of what"
+            f" %{loop.name} is given, another in each trip, with an array that is always the same",
+            "multiply all slices before the loop, in one product, and let the loop take slices of"
+            " the result",
+            (now - once) / (facts.total_seconds or now),
+            now - once,
+            None,
+            "",
+            tuple(x.unit for x in rows),
+            frame,
+            inferred,
+        )
+
+
+def _products(unit: Instruction) -> list[Instruction]:
+    inside = unit.called_computations[0].instructions if unit.opcode == "fusion" else (unit,)
+    return [x for x in inside if x.opcode in opcodes.PRODUCTS and len(x.operands) == 2]
+
+
+def _is_given(body: Computation, product: Instruction) -> bool:
+    """Whether it multiplies a slice, another in each trip, with an array that is always the same:
+    both of arrays that every trip hands on unchanged."""
+    slices = [_sliced(body, operand) for operand in product.operands]
+    return None not in slices and sorted(map(bool, slices)) == [False, True]
+
+
+def _sliced(body: Computation, operand: Instruction) -> bool | None:
+    """Whether a value is made of slices that the trip chooses; None if of what a trip changes."""
+    is_slice, reach = False, limits.CAUSE_REACH
+    through = opcodes.ANYTHING - opcodes.LOOPS - opcodes.COMMUNICATION
+    for p in walk.back(operand, through, inside_fusions=True, reach=reach):
+        i = p.instruction
+        is_slice |= i.opcode == "dynamic-slice"
+        if i is body.parameters[0]:
+            if len(p.element) != 1 or not _is_handed_on(body, p.element):
+                return None
+        elif i.opcode in opcodes.COMMUNICATION or i.opcode in opcodes.RANDOM:
+            return None
+    return is_slice
+
+
+def _is_handed_on(body: Computation, element: tuple[int, ...]) -> bool:
+    if body.root is None:
+        return False
+    at = walk.source(Position(body.root, element), _SAME)
+    return at.instruction is body.parameters[0] and at.element == element
+
+
+def _at_once(facts: Facts, unit: Instruction, product: Instruction, trips: int) -> _Hoistable:
+    """Its modelled seconds as it is, and as one product of the slices of all trips."""
+    chip, p = facts.cost.hardware, product_of(product)
+    rate = chip.matmul_rate(facts.cost.matmul_dtype[unit.index]) if chip is not None else None
+    runs = float(facts.runs[unit.index])
+    assert facts.seconds is not None
+    now = float(facts.seconds[unit.index])
+    if chip is None or p is None or not rate:
+        return _Hoistable(unit, product, now, now)
+    side, every = chip.matrix_side, float(np.nan_to_num(facts.filled[unit.index]))
+    own = filled_flops(p, side) if side else 2.0 * p.batch * p.rows * p.columns * p.contracted
+    now *= min(1.0, own / every)
+    for operand in unit.operands:  # what is waited for until it is in VMEM
+        if operand.opcode == "copy-done" and operand.operands:
+            now += float(facts.seconds[operand.operands[0].index])
+    first = product.operands[0]
+    is_first = bool(_sliced(unit.computation, first))
+    many = p._replace(rows=p.rows * trips) if is_first else p._replace(columns=p.columns * trips)
+    given, kept = product.operands if is_first else reversed(product.operands)
+    # the slices and the weights once, the products written and read by slice
+    moved = trips * (storage_bytes(given.shape) + 2 * storage_bytes(product.shape))
+    moved += storage_bytes(kept.shape)
+    flops = filled_flops(many, side) if side else own * trips
+    at_once = max(flops / rate, moved / chip.memory_bandwidth) * runs / trips
+    return _Hoistable(unit, product, now, min(now, at_once))
 
 
 def looped_updates(facts: Facts) -> Iterator[Finding]:

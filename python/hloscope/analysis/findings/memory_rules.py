@@ -504,9 +504,9 @@ def padding(facts: Facts) -> Iterator[Finding]:
         "padding",
         f"{percent(total / facts.memory.peak_bytes)} of the peak is padding: {size(total)}",
         f"the most in {first.name}: {first.shape.dense_text} takes {size(first.bytes)} for"
-        f" {size(first.bytes - first.padding_bytes)} of data{_filled(first.shape)}",
+        f" {size(first.bytes - first.padding_bytes)} of data{filled_up(first.shape)}",
         "merge the small dimensions into one, such as [n, 3] into [3 · n]"
-        if _could_be_flat(first.instruction, first.shape)
+        if could_be_flat(first.instruction, first.shape)
         else "",
         facts.peak_share(gain),
         None,
@@ -517,7 +517,7 @@ def padding(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _filled(shape: Shape) -> str:
+def filled_up(shape: Shape) -> str:
     """``, as dimensions of 3 and 16 are filled up to tiles of 4 × 128``; "" where unknown."""
     layout = shape.layout
     if layout is None or not layout.tiles or len(layout.minor_to_major) < len(layout.tiles[0]):
@@ -530,7 +530,7 @@ def _filled(shape: Shape) -> str:
     )
 
 
-def _could_be_flat(value: Instruction, shape: Shape) -> bool:
+def could_be_flat(value: Instruction, shape: Shape) -> bool:
     """Whether the last two dimensions share the tiles, and nothing needs them apart: all that is
     done with the value is done element by element."""
     rank = len(shape.dimensions)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, opcodes
+from ..base.lines.op_name import is_operation
 from ..base.operands import source_of
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.collective import Collective
@@ -92,12 +93,22 @@ def large_constants(facts: Facts) -> Iterator[Finding]:
     rows.sort(key=lambda i: -i.shape.byte_size)
     total = sum(i.shape.byte_size for i in rows)
     frame, inferred = facts.line(rows[0])
+    made = [name for i in rows if is_operation(name := i.op_name.rpartition("/")[2])]
+    is_made = len(made) == len(rows)
     yield Finding(
         "large-constant",
         f"{size(total)} of constants are baked into the program",
         f"{len(rows):,} of at least {size(limits.LARGE_CONSTANT)}: {names(rows)}, the largest"
-        f" {rows[0].shape.dense_text}",
-        "pass the array as an argument: a closed-over array is copied into every compiled"
+        f" {rows[0].shape.dense_text}"
+        + (
+            f"; XLA computed {'them' if len(rows) > 1 else 'it'} while it compiled, as the operands"
+            f" of {', '.join(dict.fromkeys(made))} are known then"
+            if is_made
+            else ""
+        ),
+        ""
+        if is_made
+        else "pass the array as an argument: a closed-over array is copied into every compiled"
         " program, slows compiling down and cannot be donated or sharded",
         max(limits.WORTH_SAYING, facts.peak_share(total)),
         None,

@@ -9,6 +9,8 @@ from ...hlo import Module, Target
 from ..base.table import NO_TARGET, per_target
 from ..cost.pause import uncollected
 from . import (
+    activation_rules,
+    attention_rules,
     collective_gathers,
     collective_repeats,
     collective_slices,
@@ -23,6 +25,7 @@ from . import (
     program_rules,
     residual_rules,
     saved_values,
+    tile_rules,
 )
 from .facts import Facts
 from .finding import Finding, Findings
@@ -53,6 +56,10 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("wide-values", compute_rules.wide_values, OPTIMISED),
     ("redundant-work", compute_rules.redundant_work, OPTIMISED),
     ("idle-matmul", compute_rules.idle_matmuls, OPTIMISED),
+    ("unfilled-matmul", tile_rules.unfilled_products, OPTIMISED),
+    ("wide-activations", activation_rules.wide_activations, OPTIMISED),
+    ("scores-in-memory", attention_rules.scores_in_memory, OPTIMISED),
+    ("product-in-a-loop", loop_rules.hoistable_products, OPTIMISED),
     ("repeated-operand", compute_rules.repeated_operands, OPTIMISED),
     ("batched-branches", compute_rules.batched_branches, OPTIMISED),
     ("looped-updates", loop_rules.looped_updates, OPTIMISED),
@@ -64,6 +71,7 @@ RULES: tuple[tuple[str, Rule, str], ...] = (
     ("waiting-values", memory_rules.waiting_values, OPTIMISED),
     ("peak-of-a-line", memory_rules.peak_of_a_line, OPTIMISED),
     ("padding", memory_rules.padding, OPTIMISED),
+    ("padded-traffic", tile_rules.padded_traffic, OPTIMISED),
     ("residuals", residual_rules.residuals, OPTIMISED),
     ("saved-values", saved_values.saved_values, OPTIMISED),
     ("stored-larger", residual_rules.stored_larger, OPTIMISED),

@@ -17,7 +17,7 @@ def dimensions_of(i: Instruction, rank: int) -> set[int] | None:
         return set(range(rank - len(ints(i.attribute("fft_length"))), rank))
     if i.opcode == "sort":
         return set(ints(i.attribute("dimensions")))
-    if i.opcode == "topk" or i.custom_call_target == "TopK":
+    if opcodes.is_top_k(i.opcode, i.custom_call_target):
         return {rank - 1}
     if i.opcode in ("cholesky", "triangular-solve"):
         return {rank - 2, rank - 1}
@@ -38,4 +38,6 @@ def name_of(i: Instruction) -> str:
     *scopes, last = i.op_name.split("/") if i.op_name else [""]
     if last.startswith("reduce_window") and scopes:  # cumsum and its like, by their own name
         last = re.sub(r"^\w+\((.*)\)$", r"\1", scopes[-1])
+    if not scopes and opcodes.is_top_k(i.opcode, i.custom_call_target):
+        return "top_k"  # of what the compiler made of it
     return last or i.custom_call_target or i.opcode

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from ...hlo import Computation, Instruction, Module, Shape
 from ...hlo.collective_kinds import KINDS
+from ...hlo.opcodes import is_top_k
 from ..base.collectives.async_opcodes import produced, wrapped
 from ..base.table import per_module
 from .calls import (
@@ -185,6 +186,10 @@ class _FlopCounter:
     def _custom_call(self, i: Instruction) -> None:
         target = i.custom_call_target or ""
         if is_free_call(target):
+            return
+        if is_top_k(i.opcode, target):
+            self.flops[i.index] = RULES["topk"](i)[0] if i.operands else math.nan
+            self.dtype[i.index] = next((s.element_type for s in i.shape.leaves()), "")
             return
         roles = CONVOLUTION_CALLS.get(target)
         if roles:

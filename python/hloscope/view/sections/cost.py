@@ -55,6 +55,12 @@ def add(builder: Builder, context: Context) -> None:
         cycles[list(cost.estimated_cycles)] = list(cost.estimated_cycles.values())
         b.column("cost.cycles", cycles)
     chips = {name: for_target(h, context.target) for name, h in load().items()}
+    sides = sorted({h.matrix_side for h in chips.values()} - {0})
+    filled = np.array([cost.filled_flops(side) for side in sides]).reshape(len(sides), -1)
+    rows = np.flatnonzero((filled != np.nan_to_num(cost.matrix_flops)).any(axis=0) & cost.is_unit)
+    if len(rows):
+        b.column("filled.instruction", rows)
+        b.column("filled.flops", filled[:, rows].T.ravel())
     transfers = cost.transfers
     reaches = sorted({reach(h) for h in chips.values()})
     if transfers:
@@ -83,7 +89,8 @@ def add(builder: Builder, context: Context) -> None:
     context.extras["cost"] = {
         "dtypes": dtypes,
         "reaches": len(reaches),
-        "hardware": [_chip(h, dtypes, reaches) for h in chips.values()],
+        "sides": len(sides),
+        "hardware": [_chip(h, dtypes, reaches, sides) for h in chips.values()],
         "chosen": cost.hardware.id if cost.hardware is not None else None,
         "own": own.id if own is not None else None,
         "likely": list(likely_chips(module, context.target)),
@@ -130,7 +137,7 @@ def _totals(cost: Cost) -> Totals:
     }
 
 
-def _chip(h: Hardware, dtypes: list[str], reaches: list[int]) -> Chip:
+def _chip(h: Hardware, dtypes: list[str], reaches: list[int], sides: list[int]) -> Chip:
     return {
         "id": h.id,
         "label": h.label,
@@ -142,6 +149,7 @@ def _chip(h: Hardware, dtypes: list[str], reaches: list[int]) -> Chip:
         "vector": h.vector,
         "clock": h.clock,
         "reach": reaches.index(reach(h)),
+        "side": sides.index(h.matrix_side) if h.matrix_side else None,
         "links": [
             {
                 "name": x.name,

@@ -173,10 +173,36 @@ def _counted(loop: Instruction) -> int | None:
     body, condition = roles.get("body"), roles.get("condition")
     if not (body and condition and body.root and condition.root and loop.operands):
         return None
-    test = _Evaluator().value(Position(condition.root))
+    return _until(loop, body.root, _Evaluator().value(Position(condition.root)))
+
+
+def most_trips(loop: Instruction) -> int | None:
+    """How often a loop of unknown trip count may run at most; None where nothing bounds it.
+
+    One of the conditions that must all hold counts: ``(step < 128) & any(alive)``.
+    """
+    roles = dict(loop.called)
+    body, condition = roles.get("body"), roles.get("condition")
+    if not (body and condition and body.root and condition.root and loop.operands):
+        return None
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | {"and"}
+    bounds = [
+        _until(loop, body.root, _Evaluator().value(at))
+        for at in walk.back(condition.root, through, inside_fusions=True, reach=_CONDITIONS)
+        if at.instruction.opcode == "compare" and at.instruction.shape.elements == 1
+    ]
+    return min((n for n in bounds if n is not None), default=None)
+
+
+# Steps through which the conditions of a loop are looked for.
+_CONDITIONS = 40
+
+
+def _until(loop: Instruction, root: Instruction, test: object) -> int | None:
+    """How often a loop's body runs until ``test`` does not hold; None where that is unknown."""
     if not isinstance(test, _Compare):
         return None
-    root, begin = body.root, loop.operands[0]
+    begin = loop.operands[0]
     after, before = _Evaluator(), _Evaluator()
 
     def start_and_step(value: _Affine) -> tuple[int, int] | None:

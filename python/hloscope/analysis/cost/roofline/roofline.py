@@ -3,7 +3,8 @@
 An instruction takes as long as its scarcest resource (Williams, Waterman, Patterson 2009,
 "Roofline"), a collective as the alpha-beta model says (``transfers.py``):
 
-    seconds = max( matmul FLOPs / peak of the operand type,
+    seconds = max( matmul FLOPs, with what blocks of a systolic unit are filled up by,
+                   / peak of the operand type, or all on the vector units if that is quicker,
                    other FLOPs + transcendentals / peak of the vector units,
                    bytes accessed in main memory / its bandwidth )
     seconds = steps · latency + bytes / bandwidth of a link, near and far in parallel
@@ -269,7 +270,12 @@ def _alone(counts: Counts, hardware: Hardware) -> _Alone:
     dtypes = sorted(set(counts.matmul_dtype))
     rates = np.array([hardware.matmul_rate(d) or np.nan for d in dtypes], np.float64)
     rate = rates[np.searchsorted(dtypes, counts.matmul_dtype)] if n else np.zeros(0)
-    matmul = np.divide(counts.matrix_flops, rate, out=np.zeros(n), where=counts.matrix_flops > 0)
+    filled = counts.filled_flops(hardware.matrix_side)
+    matmul = np.divide(filled, rate, out=np.zeros(n), where=filled > 0)
+    if hardware.vector and hardware.matrix_side:  # tiny products are quicker there
+        full = np.divide(counts.matrix_flops, rate, out=np.zeros(n), where=filled > 0)
+        on_vectors = np.maximum(full, counts.matrix_flops / hardware.vector)
+        matmul = np.minimum(matmul, on_vectors)
     other = counts.flops - counts.matrix_flops + counts.transcendentals
     vector = other / hardware.vector if hardware.vector else np.where(np.isnan(other), np.nan, 0.0)
     memory = counts.main_bytes / hardware.memory_bandwidth
