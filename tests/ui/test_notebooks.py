@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ def jupyter(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     ]  # fmt: skip
     base = f"http://127.0.0.1:{port}"
     with serving(command, folder, f"{base}/api?token={token}"):
-        yield {"base": base, "token": token}
+        yield {"base": base, "token": token, "work": work}
 
 
 def short_notebook() -> dict[str, Any]:
@@ -270,11 +271,43 @@ def test_jupyterlab_runs_the_start_notebook(
     settle(page)
     page.screenshot(path=shots / "jupyterlab.png")
     assert [e for e in page_errors if "hloscope" in e.lower()] == []
-    shown = page.evaluate(
+    ran = page.evaluate(
         "() => window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
-        ".filter(c => c.outputs?.some(o => o.data?.['application/vnd.hloscope.view+json'])).length"
+        ".filter(c => c.cell_type === 'code')"
     )
-    assert shown >= 1
+    assert any("application/vnd.hloscope.view+json" in o.get("data", {}) for o in outputs(ran))
+    start_notebook_says_what_it_did(ran, jupyter["work"])
+
+
+def outputs(ran: list[dict[str, Any]], starts: str = "") -> list[dict[str, Any]]:
+    """Outputs of the cells that start so."""
+    return [o for c in ran if "".join(c["source"]).startswith(starts) for o in c["outputs"]]
+
+
+def start_notebook_says_what_it_did(ran: list[dict[str, Any]], folder: Path) -> None:
+    def data(starts: str) -> dict[str, str]:
+        shown = [o["data"] for o in outputs(ran, starts) if "data" in o]
+        assert shown, outputs(ran, starts)
+        return {kind: "".join(text) for kind, text in shown[-1].items()}
+
+    shown = data("cap = %hlo step")
+    assert "<iframe" in shown["text/html"]
+    assert "jit_train_step · 8 × cpu" in shown["text/plain"]
+    shown = data("%hlo --color-by collectives")
+    assert "on tpu-v5e: " in shown["text/plain"]
+    assert "&quot;panel&quot;: &quot;collectives&quot;" in unescape(shown["text/html"])
+    printed = "".join("".join(o.get("text", "")) for o in outputs(ran))
+    for said in (
+        " over data\n  requested by  dot, 39 arrays combined at",  # why
+        "operand's data from argument tokens",
+        "donations: Counter({'aliased': 111})",
+        "tpu-v5e ",
+        "all-gather over data",  # what FSDP adds
+    ):
+        assert said in printed, said
+    assert "ok: max_peak" in data("cap.to_html")["text/plain"]
+    assert "jit_train_step" in (folder / "step.html").read_text()
+    assert "FSDP" in (folder / "diff.html").read_text()
 
 
 def middle_left(page: Page) -> tuple[float, float]:

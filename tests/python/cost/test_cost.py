@@ -486,7 +486,9 @@ def test_cycles_that_xla_does_not_know_are_no_number(none: str) -> None:
 
 
 def test_a_dot_over_a_dimension_that_its_operand_has_not_is_unknown() -> None:
-    lines = "  x = f32[8,8] parameter(0)\n  ROOT y = f32[8,8] dot(x, x), lhs_contracting_dims={%d}\n"
+    lines = (
+        "  x = f32[8,8] parameter(0)\n  ROOT y = f32[8,8] dot(x, x), lhs_contracting_dims={%d}\n"
+    )
     for dimension, flops in ((1, 1024), (2, None)):
         cost = hs.read(f"HloModule m\n\nENTRY e {{\n{lines % dimension}}}\n").cost()
         assert [i.name for i in cost.unknown_flops] == ([] if flops else ["y"])

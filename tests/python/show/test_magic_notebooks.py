@@ -1,4 +1,7 @@
-"""The example notebooks run from top to bottom in a real kernel, and are stored without output."""
+"""The example notebooks run from top to bottom in a real kernel, and are stored without output.
+
+``start.ipynb`` runs in JupyterLab itself: ``tests/ui/test_notebooks.py``.
+"""
 
 from __future__ import annotations
 
@@ -45,28 +48,6 @@ def test_stored_without_outputs(path: Path) -> None:
     for cell in json.loads(path.read_text())["cells"]:
         assert cell.get("outputs", []) == []
         assert cell.get("execution_count") is None
-
-
-def test_start(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = execute(repo / "examples" / "start.ipynb", tmp_path, monkeypatch)
-    shown = outputs(notebook, "cap = %hlo step")
-    assert "<iframe" in shown["text/html"]
-    assert "jit_train_step · 8 × cpu" in shown["text/plain"]
-    shown = outputs(notebook, "%hlo --color-by collectives")
-    assert "on tpu-v5e: " in shown["text/plain"]
-    assert "&quot;panel&quot;: &quot;collectives&quot;" in unescape(shown["text/html"])
-    printed = "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
-    for said in (
-        " over data\n  requested by  dot, 39 arrays combined at",  # why
-        "operand's data from argument tokens",
-        "donations: Counter({'aliased': 111})",
-        "tpu-v5e ",
-        "all-gather over data",  # what FSDP adds
-    ):
-        assert said in printed, said
-    assert "ok: max_peak" in outputs(notebook, "cap.to_html")["text/plain"]
-    assert "jit_train_step" in (tmp_path / "step.html").read_text()
-    assert "FSDP" in (tmp_path / "diff.html").read_text()
 
 
 @pytest.mark.usefixtures("libtpu")
