@@ -45,7 +45,7 @@ RUN = ("python", "ipython", "console")
 QUICKLY = "--xla_backend_optimization_level=0"
 
 DRIVER = r"""
-import json, os, subprocess, sys
+import gc, json, os, subprocess, sys, traceback
 from IPython.core.interactiveshell import InteractiveShell
 import hloscope, jax, numpy
 
@@ -67,6 +67,7 @@ def run(page, blocks):
                 print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
                 assert done.returncode == int(expected or 0), f"{command}: exit {done.returncode}"
 
+gc.freeze()
 for asked in sys.stdin:
     page, blocks, folder = json.loads(asked)
     child = os.fork()
@@ -78,8 +79,13 @@ for asked in sys.stdin:
         for own, file in ((0, nothing), (1, log), (2, log)):
             os.dup2(file, own)
         sys.stdin = open(0)
-        run(page, blocks)
-        sys.exit()
+        try:
+            run(page, blocks)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)  # without taking down what all children share
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
 """
