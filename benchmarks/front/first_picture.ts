@@ -38,15 +38,15 @@ function shown(engine: Engine, p: Projection, item: number): object {
   const node = p.nodes[item];
   const label = itemLabel(tree, p, item);
   const open = p.kind[item] === ItemKind.Open;
+  const merged = (p.absorbed.get(item) ?? []).map((v) => tree.groupOf(v)).filter((g) => g >= 0);
   if (node >= tree.stacks) {
     const first = node - tree.stacks;
     const members = tree.model.fold.members.values.slice(first, p.stackEnd[item]);
-    return { label, open, groups: [...members], fold: true };
+    return { label, open, groups: [...members], inner: merged.slice(1), fold: true };
   }
   if (node < tree.instructions) {
     const group = tree.groupOf(node);
     return { label, open, instruction: node, groups: group >= 0 ? [group] : [] };
   }
-  const inner = (p.absorbed.get(item) ?? []).map((v) => tree.groupOf(v)).filter((g) => g >= 0);
-  return { label, open, groups: [node - tree.instructions], inner };
+  return { label, open, groups: [node - tree.instructions], inner: merged };
 }

@@ -6,7 +6,10 @@ import type { Selection } from "../view.ts";
 import type { LifeStep } from "./life.ts";
 import type { Sight } from "./place.ts";
 
-/** Something that can be opened: a group, a fold, or an instruction that calls computations. */
+/**
+ * Something that can be opened: a group, a fold, or an instruction that calls computations. An open
+ * fold is a frame around what is in the first of its members.
+ */
 export interface Target {
   kind: "group" | "fold" | "instruction";
   index: number;
@@ -79,14 +82,18 @@ export interface GraphPane {
   /** Whether the target can be opened at all, and whether it is open. */
   canOpen(target: Target): boolean;
   isOpen(target: Target): boolean;
+  /** Whether each member of a fold is shown by itself. */
+  isApart(fold: number): boolean;
+  /** Shows each member of a fold by itself, or all of them as one closed box. */
+  setApart(fold: number, apart: boolean): void;
   /** Opens or closes what is selected; returns whether it can be opened. */
   toggleSelected(): boolean;
-  /** Opens level by level, largest first, while at most `limit` boxes are shown (default 5,000). */
   /** Shows one box alone, opened; null shows everything again. */
   isolate(target: Target | null): void;
   readonly isolated: Selection | null;
   /** What is at a place of the pane, in CSS pixels from its top-left corner; null for nothing. */
   at(x: number, y: number): Selection | null;
+  /** Opens level by level, largest first, while at most `limit` boxes are shown (default 5,000). */
   openAll(limit?: number): void;
   closeAll(): void;
   /** Returns to the initial picture. */

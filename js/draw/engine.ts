@@ -204,6 +204,7 @@ export class Engine {
   /** The work in closed items that hold calls or loops; half of it in each layer that is open. */
   private hidden(): number {
     const p = this.projected(this.openness);
+    const work = this.worths(p);
     const counts = new Float64Array(p.nodes.length).fill(1);
     let sum = 0;
     for (let item = 1; item < p.nodes.length; item++) {
@@ -211,12 +212,24 @@ export class Engine {
       counts[item] = counts[around];
       if (around > 0 && this.isLayer(p.nodes[around])) counts[item] *= IN_LAYER;
       if (p.kind[item] === ItemKind.Open) continue;
-      const stack = p.nodes[item] >= this.tree.stacks;
-      const nodes = stack ? this.membersOf(p, item) : [p.nodes[item]];
-      if (!this.opensAtFirst(nodes[0]) || !this.holdsCalls(nodes[0])) continue;
-      for (const node of nodes) sum += counts[item] * worthOf(this.tree, node);
+      const node = p.nodes[item];
+      const inside = node >= this.tree.stacks ? this.tree.firstOf(node) : node;
+      if (this.opensAtFirst(inside) && this.holdsCalls(inside)) sum += counts[item] * work[item];
     }
     return sum;
+  }
+  /** The work, or else the boxes, of each item; what stands for several equal ones has that of all. */
+  private worths(p: Projection): Float64Array {
+    const { tree } = this;
+    const working = worthOf(tree, tree.root) > 0;
+    const times = new Float64Array(p.nodes.length).fill(1);
+    return Float64Array.from(p.nodes, (node, item) => {
+      const isStack = node >= tree.stacks;
+      const one = isStack ? tree.firstOf(node) : node;
+      const members = isStack ? p.stackEnd[item] - (node - tree.stacks) : 1;
+      if (item > 0) times[item] = times[p.parent[item]] * members;
+      return times[item] * (working ? worthOf(tree, one) : this.weight[one]);
+    });
   }
   /** The layer with most work of which none is open; -1 if there is none worth it. */
   private closedLayer(): number {
@@ -232,7 +245,7 @@ export class Engine {
       const members = tree.alike(v);
       if (members.some((m) => openness.open[m] === 1)) continue;
       const work = members.reduce((sum, m) => sum + worthOf(tree, m), 0);
-      if (work > most) [heaviest, most] = [v, work];
+      if (work > most) [heaviest, most] = [members[0], work];
     }
     return heaviest;
   }
@@ -254,10 +267,10 @@ export class Engine {
     this.writer.most = 1;
     const least = Math.min(LEAST_SCALE, this.bestShape(this.openness));
     const refused = new Set<string>(); // of twins one is tried
-    const begun = new Set<string>(); // folds of which a member is open
     if (layer >= 0) {
       const next = this.openness.copy();
-      next.uncover(layer);
+      next.uncover(this.tree.parent[layer]);
+      next.open[this.tree.parent[layer]] = 1;
       next.open[layer] = 1;
       this.openThrough(next, layer);
       if (!this.fits(next, least)) return least;
@@ -265,19 +278,18 @@ export class Engine {
     }
     const tries = this.model.instruction.count > HUGE ? TRIES_IN_HUGE : TRIES;
     for (let turn = 0; turn < tries; turn++) {
-      const heaviest = this.heaviest(refused, begun);
+      const heaviest = this.heaviest(refused);
       if (heaviest < 0) break;
       const next = this.openness.copy();
-      if (heaviest >= this.tree.stacks) this.openFirst(next, heaviest);
-      else next.open[heaviest] = 1;
-      this.openThrough(next, heaviest < this.tree.stacks ? heaviest : this.firstOf(heaviest));
+      const inside = heaviest < this.tree.stacks ? heaviest : this.tree.firstOf(heaviest);
+      next.open[inside] = 1;
+      this.openThrough(next, inside);
       const small = this.isMost(heaviest) ? SMALLER : 1;
       if (!this.fits(next, least * small, MOST_BOXES / small)) {
         refused.add(this.kindOf(heaviest));
         continue;
       }
       this.openness = next;
-      if (heaviest >= this.tree.stacks) begun.add(this.kindOf(heaviest));
     }
     return least;
   }
@@ -340,19 +352,15 @@ export class Engine {
     return false;
   }
   /** The closed item with most work, or with most boxes where nothing has any; -1 for none. */
-  private heaviest(refused: Set<string>, begun: Set<string>): number {
+  private heaviest(refused: Set<string>): number {
     const { tree } = this;
     const working = worthOf(tree, tree.root) > 0;
     const p = this.projected(this.openness);
-    const worth = (item: number): number => {
-      const isStack = p.nodes[item] >= tree.stacks;
-      const members = isStack ? this.membersOf(p, item) : [p.nodes[item]];
-      return members.reduce((sum, v) => sum + (working ? worthOf(tree, v) : this.weight[v]), 0);
-    };
+    const worth = this.worths(p);
     const closed = new Map<number, number>(); // the heaviest in a container that does not fit
     for (let item = 1; item < p.nodes.length; item++) {
       if (p.kind[item] === ItemKind.Open || !refused.has(this.kindOf(p.nodes[item]))) continue;
-      const mine = worth(item);
+      const mine = worth[item];
       for (let at = p.parent[item]; at > 0; at = p.parent[at]) {
         closed.set(at, Math.max(closed.get(at) ?? 0, mine));
       }
@@ -364,11 +372,11 @@ export class Engine {
       const node = p.nodes[item];
       const around = p.parent[item];
       levels[item] = levels[around];
-      if (around > 0 && worth(around) < NEARLY_ALL * worth(p.parent[around])) levels[item]++;
+      if (around > 0 && worth[around] < NEARLY_ALL * worth[p.parent[around]]) levels[item]++;
       if (node < tree.stacks && !this.opensAtFirst(node)) continue;
       const kind = this.kindOf(node);
-      if (p.kind[item] === ItemKind.Open || refused.has(kind) || begun.has(kind)) continue;
-      const mine = worth(item);
+      if (p.kind[item] === ItemKind.Open || refused.has(kind)) continue;
+      const mine = worth[item];
       if (working && mine < WORTH_OPENING) continue;
       if (mine < INSTEAD * (closed.get(p.parent[item]) ?? 0)) continue;
       let value = mine * DEEPER ** levels[item];
@@ -440,24 +448,6 @@ export class Engine {
     if (node >= stacks) return `fold ${foldAt[node - stacks]}`;
     return `${this.weight[node]} ${nodeLabel(this.tree, node)}`;
   }
-  private membersOf(projection: Projection, item: number): number[] {
-    const { tree } = this;
-    const { values } = this.model.fold.members;
-    const out: number[] = [];
-    for (let p = projection.nodes[item] - tree.stacks; p < projection.stackEnd[item]; p++) {
-      out.push(tree.node(values[p]));
-    }
-    return out;
-  }
-  private firstOf(stack: number): number {
-    return this.tree.node(this.model.fold.members.values[stack - this.tree.stacks]);
-  }
-  /** Shows the first member of a stack by itself, open. */
-  private openFirst(openness: Openness, stack: number): void {
-    const position = stack - this.tree.stacks;
-    openness.loose[position] = 1;
-    openness.open[this.firstOf(stack)] = 1;
-  }
 
   rebuild(): Scene {
     const t0 = performance.now();
@@ -489,6 +479,13 @@ export class Engine {
     if (target.kind === "fold") return this.openness.foldOpen(target.index);
     return this.openness.open[this.node(target)] === 1;
   }
+  /** Shows each member of a fold by itself, or all of them as one closed box. */
+  setApart(fold: number, apart: boolean): void {
+    this.openness.setApart(fold, apart);
+  }
+  isApart(fold: number): boolean {
+    return this.openness.isApart(fold);
+  }
   /** Opens or closes a target; true if anything changed. Opening also opens what hides it. */
   set(target: Target, open: boolean): boolean {
     if (!this.canOpen(target)) return false;
@@ -496,6 +493,7 @@ export class Engine {
     if (target.kind === "fold") {
       const changed = open !== openness.foldOpen(target.index);
       openness.setFold(target.index, open);
+      if (open) this.openObvious(tree.firstOf(this.node(target)));
       return changed;
     }
     const node = this.node(target);
@@ -557,7 +555,7 @@ export class Engine {
     for (let f = 0; f < this.model.fold.count; f++) {
       const { offsets } = this.model.fold.members;
       if (boxes + offsets[f + 1] - offsets[f] > limit) continue;
-      openness.setFold(f, true);
+      openness.setApart(f, true);
     }
   }
   closeAll(): void {

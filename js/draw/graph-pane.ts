@@ -150,6 +150,14 @@ class CanvasPane implements GraphPane {
   isOpen(target: Target): boolean {
     return this.engine.isOpen(target);
   }
+  isApart(fold: number): boolean {
+    return this.engine.isApart(fold);
+  }
+  setApart(fold: number, apart: boolean): void {
+    this.recorded(() => this.engine.setApart(fold, apart));
+    this.sizing.touched = true;
+    this.rebuild(this.aroundFold(fold));
+  }
   toggleSelected(): boolean {
     const { kind, index } = this.store.get("selection");
     if (kind === "none" || kind === "computation") return false;

@@ -7,7 +7,14 @@ import { buildFlow, Hidden } from "../../js/graph/project/flow.ts";
 import { Openness, weights } from "../../js/graph/project/openness.ts";
 import { ItemKind, type Projection, project } from "../../js/graph/project/projection.ts";
 import { Tree } from "../../js/graph/project/tree.ts";
-import { FamilyCounts, joinNames, stackLabel, summary } from "../../js/graph/project/words.ts";
+import {
+  FamilyCounts,
+  itemLabel,
+  joinNames,
+  stackLabel,
+  summary,
+} from "../../js/graph/project/words.ts";
+import { instructionsOf } from "../../js/state/members.ts";
 import {
   buildModel,
   generator,
@@ -121,9 +128,40 @@ describe("projection", () => {
     open.uncover(s.tree.node(member));
     p = project(s.tree, s.flow, s.weight, open);
     expect(names(s, p, p.itemOfGroup[2])).toEqual(["x", "layer_[0..2]", "layer_3", "layer_[4..7]"]);
-    open.setFold(0, true);
+    open.setApart(0, true);
     p = project(s.tree, s.flow, s.weight, open);
     expect(names(s, p, p.itemOfGroup[2])).toHaveLength(9);
+  });
+
+  test("an open fold shows what is in its first member, for all of them", () => {
+    const s = setup(transformer(8, 10));
+    const open = new Openness(s.tree);
+    for (const g of [1, 2]) open.open[s.tree.node(g)] = 1;
+    open.setFold(0, true);
+    const p = project(s.tree, s.flow, s.weight, open);
+    expect(names(s, p, p.itemOfGroup[2])).toEqual(["x", "layer_[0..7]"]);
+    const members = [...s.model.fold.members.values.subarray(0, 8)];
+    const frame = p.itemOfGroup[members[0]];
+    expect(p.kind[frame]).toBe(ItemKind.Open);
+    expect(itemLabel(s.tree, p, frame)).toBe("layer_[0..7] ×8");
+    expect(members.map((g) => p.itemOfGroup[g])).toEqual(Array(8).fill(frame));
+    const inside = instructionsOf(s.model, { kind: "group", index: members[0] });
+    expect(names(s, p, frame)).toEqual(inside.map((i) => s.model.name(i)));
+    // Values of the others come from the frame and go to it.
+    const other = instructionsOf(s.model, { kind: "group", index: members[5] });
+    expect(other.map((i) => p.itemOfInstruction[i])).toEqual(other.map(() => frame));
+    expect([...p.inFrom.subarray(p.inOffsets[frame], p.inOffsets[frame + 1])]).toEqual([
+      p.children[p.childOffsets[p.itemOfGroup[2]]],
+    ]);
+    // What is in the first one is revealed where it is; another one is taken out.
+    expect(open.uncover(inside[0])).toBe(false);
+    expect(open.uncover(other[0])).toBe(true);
+    const q = project(s.tree, s.flow, s.weight, open);
+    expect(names(s, q, q.itemOfGroup[2])).toEqual(["x", "layer_[0..4]", "layer_5", "layer_[6..7]"]);
+    open.setFold(0, false);
+    const closed = project(s.tree, s.flow, s.weight, open);
+    expect(names(s, closed, closed.itemOfGroup[2])).toEqual(["x", "layer_[0..7]"]);
+    expect(closed.kind[closed.itemOfGroup[members[0]]]).toBe(ItemKind.Stack);
   });
 
   test("a loop opens into its body, without a plain condition, a fusion into what it holds", () => {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def program() -> str:
-    """An encoder and a decoder of an attention and an MLP each, named by scopes."""
+def program(parts: tuple[str, ...] = ("encoder", "decoder")) -> str:
+    """Parts of an attention and an MLP each, named by scopes."""
     lines = ["  %x.0 = f32[64,64]{1,0} parameter(0)", "  %w = f32[64,64]{1,0} parameter(1)"]
     dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
@@ -20,7 +20,7 @@ def program() -> str:
         return x
 
     x = "x.0"
-    for part in ("encoder", "decoder"):
+    for part in parts:
         a = block(x, part, "attention_block", ("tanh", "sine", "cosine"))
         m = block(a, part, "mlp_block", ("exponential", "logistic", "abs"))
         x = op(f"{part}.res", f"add(%{m}, %{a})", f"{part}/add")

@@ -42,12 +42,14 @@ export function paintScene(surface: Surface, scene: Scene, s: PaintState): void 
 export function paintBase(surface: Surface, scene: Scene, s: PaintState): void {
   const { kind } = scene.picture.projection;
   const far = isFar(s);
+  const by = 2 * M.STACK_OFFSET; // the cards behind an open stack stand out by this
+  const view = { x: s.view.x - by, y: s.view.y, w: s.view.w + by, h: s.view.h + by };
   // Single boxes need not be found when rows are drawn instead.
   const items = s.all
     ? range(scene.count)
     : far
-      ? scene.containersIn(s.view, 2 / s.scale)
-      : scene.itemsIn(s.view);
+      ? scene.containersIn(view, 2 / s.scale)
+      : scene.itemsIn(view);
   const boxes: number[] = [];
   for (const item of items) {
     if (!isThere(s, item)) continue;
@@ -64,7 +66,7 @@ export function paintBase(surface: Surface, scene: Scene, s: PaintState): void {
 
 function container(surface: Surface, scene: Scene, s: PaintState, item: number): void {
   const { x, y, w, h } = s;
-  const { depth } = scene.picture.projection;
+  const { depth, nodes } = scene.picture.projection;
   if (w[item] * s.scale < 2) return;
   const { theme } = s;
   const own = s.looks.fill[item] >= 0;
@@ -75,16 +77,21 @@ function container(surface: Surface, scene: Scene, s: PaintState, item: number):
     });
     return;
   }
-  surface.rect(x[item], y[item], w[item], h[item], {
+  const stands = nodes[item] >= scene.tree.stacks; // for several equal groups
+  const look = {
     fill: theme.containers[(depth[item] - 1) % theme.containers.length],
-    stroke: theme.containerBorder,
+    stroke: stands ? theme.foldBorder : theme.containerBorder,
     lineWidth: Math.max(1, 0.6 / s.scale),
     radius: 7,
-  });
-  // A caller's own colour is shown along the top.
-  if (own && h[item] * s.scale > 8) {
+  };
+  for (let k = stands ? 2 : 0; k >= 0; k--) {
+    const by = k * M.STACK_OFFSET;
+    surface.rect(x[item] + by, y[item] - by, w[item], h[item], look);
+  }
+  // A caller's own colour is shown along the top, and that of a stack.
+  if ((own || stands) && h[item] * s.scale > 8) {
     surface.rect(x[item] + 1, y[item] + 1, w[item] - 2, M.HEADER_HEIGHT - 3, {
-      fill: fillOf(s, item, theme.group),
+      fill: own ? fillOf(s, item, theme.group) : theme.fold,
       radius: 6,
       alpha: alphaOf(s, item),
     });

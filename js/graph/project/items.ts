@@ -184,9 +184,11 @@ export class ItemWriter {
       // A fusion counts as one op from outside; once open, its instructions are counted.
       const held = p.childOffsets[item + 1] - p.childOffsets[item];
       const fused = node < this.tree.instructions && inner <= 1;
-      const alike = this.tree.alike(node).length;
       const amount = ops(fused ? held : inner);
-      const sub = item === 0 ? "" : alike > 1 ? `one of ${alike} · ${amount}` : amount;
+      const stands = node >= this.tree.stacks; // for all members of a fold
+      const alike = stands ? 1 : this.tree.alike(node).length;
+      const each = stands ? `${amount} each` : amount;
+      const sub = item === 0 ? "" : alike > 1 ? `one of ${alike} · ${amount}` : each;
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
       const kept = named.filter((c) => !isInput(c.kind));
@@ -205,7 +207,7 @@ export class ItemWriter {
       };
     }
     const stack = kind === ItemKind.Stack;
-    const inside = stack ? this.memberNode(node - this.tree.stacks) : node;
+    const inside = stack ? this.tree.firstOf(node) : node;
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
     const small = this.isSmall(inside, times);
     const quiet = small && this.isOfOperations(inside);
@@ -281,9 +283,6 @@ export class ItemWriter {
   private isOfOperations(node: number): boolean {
     const group = this.tree.groupOf(node);
     return group >= 0 && ["section", "component"].includes(this.tree.model.groupKind(group));
-  }
-  memberNode(position: number): number {
-    return this.tree.node(this.tree.model.fold.members.values[position]);
   }
   /** The innermost container merged into an open item, the one that contains its boxes. */
   private insideOf(p: Projection, item: number): number {

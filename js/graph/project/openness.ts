@@ -3,7 +3,10 @@ import { type Flow, Hidden } from "./flow.ts";
 import type { Tree } from "./tree.ts";
 
 export class Openness {
-  /** 1 per open container node. */
+  /**
+   * 1 per open container node. A part of a fold whose first group is open is a frame around what is
+   * in that one, for all of them.
+   */
   readonly open: Uint8Array;
   /** 1 per position of `fold.members` whose group is shown on its own, outside its stack. */
   readonly loose: Uint8Array;
@@ -18,26 +21,55 @@ export class Openness {
     out.loose.set(this.loose);
     return out;
   }
+  /** Opens or closes what is one box; members that stand alone go back into it when it closes. */
   setFold(fold: number, open: boolean): void {
-    const { offsets } = this.tree.model.fold.members;
-    this.loose.fill(open ? 1 : 0, offsets[fold], offsets[fold + 1]);
+    if (!open) this.setApart(fold, false);
+    for (const first of this.parts(fold)) this.open[first] = open ? 1 : 0;
   }
   foldOpen(fold: number): boolean {
+    return this.parts(fold).every((first) => this.open[first] === 1);
+  }
+  /** Shows each member of a fold by itself, or all of them as one closed box. */
+  setApart(fold: number, apart: boolean): void {
+    const { offsets, values } = this.tree.model.fold.members;
+    this.loose.fill(apart ? 1 : 0, offsets[fold], offsets[fold + 1]);
+    if (apart) return;
+    for (let p = offsets[fold]; p < offsets[fold + 1]; p++)
+      this.open[this.tree.node(values[p])] = 0;
+  }
+  isApart(fold: number): boolean {
+    return this.parts(fold).length === 0;
+  }
+  /** First groups of the parts of a fold that are one box each. */
+  private parts(fold: number): number[] {
+    const { offsets, values } = this.tree.model.fold.members;
+    const out: number[] = [];
+    for (let p = offsets[fold]; p < offsets[fold + 1]; p++) {
+      if (!this.loose[p] && (p === offsets[fold] || this.loose[p - 1])) {
+        out.push(this.tree.node(values[p]));
+      }
+    }
+    return out;
+  }
+  /** Whether a group is what an open part of a fold shows of its members. */
+  private isShown(node: number, position: number): boolean {
     const { offsets } = this.tree.model.fold.members;
-    for (let p = offsets[fold]; p < offsets[fold + 1]; p++) if (!this.loose[p]) return false;
-    return true;
+    const begins =
+      position === offsets[this.tree.foldAt[position]] || this.loose[position - 1] === 1;
+    return begins && this.open[node] === 1;
   }
   /** Opens everything that hides the node; returns whether anything changed. */
   uncover(node: number): boolean {
     let changed = false;
     const { tree } = this;
     for (let v = node; v >= 0; v = tree.parent[v]) {
+      const p = tree.isGroup(v) ? tree.memberAt[v - tree.instructions] : -1;
+      const hidden = p >= 0 && !this.loose[p] && !this.isShown(v, p);
       if (v !== node && !this.open[v]) {
         this.open[v] = 1;
         changed = true;
       }
-      const p = tree.isGroup(v) ? tree.memberAt[v - tree.instructions] : -1;
-      if (p >= 0 && !this.loose[p]) {
+      if (hidden) {
         this.loose[p] = 1;
         changed = true;
       }

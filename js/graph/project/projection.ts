@@ -14,7 +14,7 @@ export const enum ItemKind {
   Closed = 1,
   /** A closed part of a fold. */
   Stack = 2,
-  /** An open container. */
+  /** An open container, or an open part of a fold, which shows the first of its members. */
   Open = 3,
 }
 
@@ -29,7 +29,10 @@ export interface Projection {
   children: Uint32Array;
   /** For stacks: the position after the last member (the node gives the first). */
   stackEnd: Int32Array;
-  /** Containers merged into the item because each was an only child, outermost first. */
+  /**
+   * Containers merged into the item, outermost first: the one that an open part of a fold shows, and
+   * only children.
+   */
   absorbed: Map<number, number[]>;
   /** Item of each instruction, or of what hides it; -1 if it is not drawn at all. */
   itemOfInstruction: Int32Array;
@@ -66,16 +69,22 @@ export function project(
   // Breadth first, so that the children of an item are next to each other.
   for (let item = 0; item < nodes.length; item++) {
     if (kind[item] === ItemKind.Open) {
-      let kids = visibleChildren(tree, flow, weight, openness, nodes[item]);
+      let inside = nodes[item];
+      if (inside >= tree.stacks) {
+        inside = tree.firstOf(inside);
+        itemOfNode[inside] = item;
+        absorbed.set(item, [inside]);
+      }
+      let kids = visibleChildren(tree, flow, weight, openness, inside);
       while (kids.length === 1 && kids[0] < tree.stacks && openness.open[kids[0]]) {
         const only = kids[0];
-        const inside = visibleChildren(tree, flow, weight, openness, only);
-        if (inside.length === 0 || (item === 0 && isFrame(tree, only))) break;
+        const held = visibleChildren(tree, flow, weight, openness, only);
+        if (held.length === 0 || (item === 0 && isFrame(tree, only))) break;
         itemOfNode[only] = item;
         const list = absorbed.get(item) ?? [];
         list.push(only);
         absorbed.set(item, list);
-        kids = inside;
+        kids = held;
       }
       for (const v of kids) {
         const index = nodes.length;
@@ -120,7 +129,10 @@ function isFrame(tree: Tree, node: number): boolean {
 }
 
 function kindOf(tree: Tree, weight: Uint32Array, openness: Openness, v: number): ItemKind {
-  if (v >= tree.stacks) return ItemKind.Stack;
+  if (v >= tree.stacks) {
+    const first = tree.firstOf(v);
+    return openness.open[first] && weight[first] > 0 ? ItemKind.Open : ItemKind.Stack;
+  }
   const opens = tree.canOpen(v);
   if (opens && openness.open[v] && weight[v] > (v < tree.instructions ? 1 : 0)) {
     return ItemKind.Open;

@@ -72,9 +72,13 @@ export class Tree {
   node(group: number): number {
     return this.nodeOfGroup[group];
   }
-  /** The nodes of the equal groups in a row of which a node is one: itself, if it is none. */
+  /**
+   * The nodes of the equal groups in a row of which a node is one, or that a part of a fold belongs
+   * to: the node itself, if it is neither.
+   */
   alike(node: number): number[] {
-    const at = this.isGroup(node) ? this.memberAt[node - this.instructions] : -1;
+    const own = this.isGroup(node) ? this.memberAt[node - this.instructions] : -1;
+    const at = node >= this.stacks ? node - this.stacks : own;
     if (at < 0) return [node];
     const { offsets, values } = this.model.fold.members;
     const fold = this.foldAt[at];
@@ -89,6 +93,10 @@ export class Tree {
       if (g >= 0 && this.nodeOfGroup[g] === node) return g;
     }
     return -1;
+  }
+  /** The group that stands for a part of a fold: its first. */
+  firstOf(stack: number): number {
+    return this.nodeOfGroup[this.model.fold.members.values[stack - this.stacks]];
   }
   canOpen(node: number): boolean {
     return node >= this.stacks || this.childOffsets[node + 1] > this.childOffsets[node];

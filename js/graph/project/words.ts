@@ -136,8 +136,14 @@ export function joinNames(a: string, b: string): string {
 
 /** The title of an open container, including what was merged into it: "main / jit(step)". */
 export function title(tree: Tree, p: Projection, item: number): string {
-  const names = [boxLabel(tree, p.nodes[item])];
-  for (const v of p.absorbed.get(item) ?? []) {
+  const node = p.nodes[item];
+  const first = node - tree.stacks;
+  const names = [
+    first >= 0
+      ? `${stackLabel(tree, first, p.stackEnd[item])} ×${p.stackEnd[item] - first}`
+      : boxLabel(tree, node),
+  ];
+  for (const v of (p.absorbed.get(item) ?? []).slice(first >= 0 ? 1 : 0)) {
     const name = nodeLabel(tree, v);
     const before = names[names.length - 1];
     const told = before.startsWith(`${name} ×`) || before.startsWith(`${name} · `);

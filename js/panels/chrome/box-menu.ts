@@ -1,10 +1,10 @@
 /** What a box offers on a right click, Shift+F10 or the menu key. */
 import { copyText, h } from "../../base/dom.ts";
 import * as format from "../../base/format.ts";
-import type { TextModel } from "../../base/model.ts";
+import type { TextModel, ViewModel } from "../../base/model.ts";
 import { collectivesOf } from "../../state/devices/collectives.ts";
 import { followed } from "../../state/follow.ts";
-import { instructionsOf, nameOf } from "../../state/members.ts";
+import { foldMembers, instructionsOf, nameOf } from "../../state/members.ts";
 import { placeOf } from "../../state/source/places.ts";
 import type { Selection } from "../../view.ts";
 import type { PanelContext } from "../panel.ts";
@@ -22,6 +22,8 @@ export interface Boxes {
   canOpen(target: Target): boolean;
   isOpen(target: Target): boolean;
   toggle(target: Target): void;
+  isApart(fold: number): boolean;
+  setApart(fold: number, apart: boolean): void;
   isolate(target: Target | null): void;
   readonly isolated: Selection | null;
 }
@@ -111,6 +113,7 @@ function itemsOf(
   const alone = boxes.isolated;
   const isAlone = alone?.kind === selection.kind && alone.index === selection.index;
   const opens = boxes.canOpen(target);
+  const fold = foldOf(model, selection);
   const place = members.length ? placeOf(model, members[0]) : null;
   const collective = members.find((i) => collectivesOf(model)?.byInstruction.has(i));
   const follow = (direction: "down" | "up", reason: string) => () => {
@@ -127,6 +130,7 @@ function itemsOf(
           },
         ]
       : []),
+    ...(fold < 0 ? [] : [apartItem(boxes, fold, foldMembers(model, fold).length)]),
     ...(alone ? [{ label: "Show everything again", run: () => boxes.isolate(null) }] : []),
     ...(opens && !isAlone
       ? [{ label: "Isolate: show it alone", run: () => boxes.isolate(target) }]
@@ -165,6 +169,20 @@ function itemsOf(
       run: () => void copyHlo(ctx, (text) => [...calledText(ctx, text, members)]),
     },
   ];
+}
+
+/** The run of equal groups that a box stands for or is one of; -1 if there is none. */
+function foldOf(model: ViewModel, { kind, index }: Selection): number {
+  if (kind === "fold") return index;
+  return kind === "group" ? model.group.fold[index] : -1;
+}
+
+function apartItem(boxes: Boxes, fold: number, members: number): MenuItem {
+  const apart = boxes.isApart(fold);
+  return {
+    label: apart ? `Show all ${members} as one` : `Show each of the ${members} by itself`,
+    run: () => boxes.setApart(fold, !apart),
+  };
 }
 
 /** Computations that the instructions call, innermost first, then the instructions. */

@@ -190,3 +190,51 @@ def test_the_graph_is_saved_with_its_legend_at_any_scale(page: Page) -> None:
     assert sizes[1] == pytest.approx(2 * sizes[0], abs=2)
     width = float(re.search(r'width="([\d.]+)"', light)[1])
     assert sizes[0] == pytest.approx(width, abs=1)
+
+
+def test_a_stack_of_layers_opens_to_one_of_them_or_to_each(
+    renderer: Path, open_page: OpenPage, tmp_path: Path
+) -> None:
+    names = [f"layer_{k}" for k in range(6)]
+    path = hs.read(program(tuple(names)), hardware="tpu-v5e").to_html(tmp_path / "layers.html")
+    page = open_page(path.as_uri(), width=1500, height=950)
+    page.locator(".chip-choice").wait_for()
+    stack = {"kind": "fold", "index": 0}
+
+    def shown() -> list[str]:
+        """Groups that have a box or a frame of their own."""
+        found = evaluate(page, "return pane.boxes().map((b) => b.selection)")
+        groups = [s["index"] for s in found if s["kind"] == "group"]
+        return evaluate(page, "return arg.map((g) => model.groupLabel(g))", groups)
+
+    def press(item: str) -> None:
+        evaluate(page, "store.select(arg)", stack)
+        page.locator(".graph canvas").first.focus()
+        page.keyboard.press("Shift+F10")
+        page.get_by_role("menuitem", name=item, exact=True).click()
+        page.wait_for_timeout(500)
+
+    # at first: a frame around what is in one, for all six
+    assert evaluate(page, "return pane.isOpen(arg)", stack)
+    assert shown() == ["attention_block", "mlp_block"]
+    page.get_by_role("button", name="Save or copy").click()
+    with page.expect_download() as saved:
+        page.get_by_role("menuitem", name="Save graph as SVG", exact=True).click()
+    assert "layer_[0..5] ×6" in Path(saved.value.path()).read_text()
+    # what is in a layer that is not shown stands beside the others when it is looked for
+    find = "for (let i = 0; ; i++) if (model.name(i) === arg) return i;"
+    found = evaluate(page, find, "layer_3.mlp_block.dot")
+    evaluate(page, "pane.reveal(arg)", found)
+    assert "layer_3" in shown()
+    press("Show each of the 6 by itself")
+    assert set(names) <= set(shown())
+    press("Show all 6 as one")
+    assert not set(names) & set(shown())
+    assert not evaluate(page, "return pane.isOpen(arg)", stack)
+    page.locator(".graph canvas").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(500)
+    assert shown() == ["attention_block", "mlp_block"]
+    page.keyboard.press("Control+z")
+    page.wait_for_timeout(300)
+    assert not evaluate(page, "return pane.isOpen(arg)", stack)
