@@ -142,7 +142,7 @@ export function box(surface: Surface, scene: Scene, s: PaintState, item: number)
     surface.text(words.label, left, line, {
       size: M.LABEL_SIZE,
       bold: !words.quiet,
-      color: words.rest && !heat ? theme.mutedText : theme.text,
+      color: words.rest && words.lines.length === 0 && !heat ? theme.mutedText : theme.text,
       alpha: ink,
     });
     if (stack) {

@@ -23,13 +23,15 @@ const DEEPEST = 3;
 const WORKS = 0.05;
 /** Names are no longer than this, in letters. */
 const LONGEST = 22;
+/** The same where they are the name of small operations. */
+const LONGEST_ALONE = 26;
 /** A variable's name says something from more letters than this. */
 const SHORTEST = 2;
 
 /**
  * The parts of a container as lines of text, each of which `fits`; at most so many of them. Parts
- * with the least work are left out first. Empty where no part has a name of its own, and for a
- * statement, whose name is its text.
+ * with the least work are left out first, but of small operations one is kept, whether it fits or
+ * not. Empty where no part has a name of its own, and for a statement, whose name is its text.
  */
 export function contentLines(
   tree: Tree,
@@ -39,11 +41,14 @@ export function contentLines(
   fits: (line: string) => boolean,
 ): string[] {
   const group = tree.groupOf(node);
-  if (group >= 0 && tree.model.groupKind(group) === "component") return [];
+  const kind = group >= 0 ? tree.model.groupKind(group) : "";
+  if (kind === "component") return [];
+  const isSection = kind === "section";
   const parts = partsOf(tree, flow, bodyOf(tree, node), 0);
   for (let left = false; parts.length > 0; left = true) {
     const lines = wrapped(words(parts) + (left ? " …" : ""), fits);
     if (lines.length <= most && lines.every(fits)) return lines;
+    if (isSection && parts.length === 1) return [parts[0].name]; // the caller shortens it
     dropLightest(parts);
   }
   return [];
@@ -146,8 +151,10 @@ function nameOf(tree: Tree, node: number, label: string, among: string): string 
     .replace(/\/.*/, "");
   const [, target, value] = /^([\w., ]+) = (.*)/.exec(plain) ?? ["", plain, plain];
   const says = target.length > SHORTEST && !target.includes(", ");
-  if (says) return target.length > LONGEST ? `${target.slice(0, LONGEST - 1)}…` : target;
-  return value.length > LONGEST ? "" : value;
+  const name = says ? target : value;
+  const most = among === "section" ? LONGEST_ALONE : LONGEST;
+  if (name.length <= most) return name;
+  return says || among === "section" ? `${name.slice(0, most - 1)}…` : "";
 }
 
 /** "sqrt·divide·maximum f32[8]" and "fusion add": what operations do, not what they are for. */

@@ -92,6 +92,8 @@ export const CONTENT_LINES = 2;
 const CONTENT_ROOM = 230;
 /** Of one with next to no work it stands beside the name. */
 const ASIDE_ROOM = 130;
+/** Of small operations it is the name. */
+const REST_ROOM = 165;
 export const ASIDE_GAP = 7;
 /** Small operations are lower than other boxes by this. */
 const QUIETER = 6;
@@ -211,8 +213,11 @@ export class ItemWriter {
     const times = stack ? p.stackEnd[item] - (node - this.tree.stacks) : 0;
     const small = this.isSmall(inside, times);
     const quiet = small && this.isOfOperations(inside);
-    const label = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, !quiet);
-    const { lines, sub: amounts } = this.summaryOf(inside, small);
+    const { lines: holds, sub: amounts } = this.summaryOf(inside, small);
+    const rest = quiet && this.isSection(inside);
+    const own = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, !quiet);
+    // What is in small operations says more than how many they are.
+    const [label, lines] = rest && holds.length > 0 ? [holds[0], [own]] : [own, holds];
     const sub = `${amounts}${stack ? " each" : ""}`;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
     const name = m.width(label, M.LABEL_SIZE, !quiet) + badge + 22 + M.SIGN;
@@ -240,7 +245,7 @@ export class ItemWriter {
       chips,
       small,
       quiet,
-      rest: quiet && this.isSection(inside),
+      rest,
       width,
       height,
     };
@@ -252,7 +257,7 @@ export class ItemWriter {
     let found = this.summaries.get(key);
     if (found === undefined) {
       const { tree, flow, metrics } = this;
-      const room = small ? ASIDE_ROOM : CONTENT_ROOM;
+      const room = this.isSection(node) ? REST_ROOM : small ? ASIDE_ROOM : CONTENT_ROOM;
       const lines = contentLines(
         tree,
         flow,
@@ -262,6 +267,9 @@ export class ItemWriter {
           return metrics.width(line, M.SUB_SIZE) <= room;
         },
       );
+      if (room === REST_ROOM && lines.length > 0) {
+        lines[0] = metrics.fit(lines[0], M.SUB_SIZE, room);
+      }
       found = { lines, sub: summary(tree, this.counts, node, lines.length > 0) };
       this.summaries.set(key, found);
     }

@@ -471,8 +471,8 @@ class BoxNames:
     ) -> dict[int, str]:
         """Names of boxes, given the group around each: with lines where two have one code.
 
-        Boxes of one line with one code are pieces of it, told apart by what each does first; two
-        that do the same have no name. ``operations``: the name that a box has without code.
+        Boxes of one line with one code are pieces of it, told apart by what each does first, and
+        numbered where they do the same. ``operations``: the name that a box has without code.
         """
         found = {box: place for box, (g, w) in boxes.items() if (place := self._place(w, g))}
         around = {box: boxes[box][0] for box in found}
@@ -481,13 +481,16 @@ class BoxNames:
         does = {box: _first_operation(operations(box)) for box in found}
         pieces = Counter((around[box], *place, does[box]) for box, place in found.items())
         out = {}
+        before: Counter[tuple[int, str, int, str]] = Counter()
         for box, (code, line) in found.items():
             if codes[around[box], code] == 1:
                 out[box] = code
             elif lines[around[box], code, line] == 1:
                 out[box] = f"{code}, line {line}"
-            elif pieces[around[box], code, line, does[box]] == 1:
-                end = f" · {does[box]}"
+            else:
+                piece = around[box], code, line, does[box]
+                before[piece] += 1
+                end = f" · {does[box]}" + (f" {before[piece]}" if pieces[piece] > 1 else "")
                 out[box] = shorten(code, LONGEST - len(end)) + end
         return out
 
