@@ -66,8 +66,12 @@ const LESS_HIDDEN = 0.05;
 /** What is closed in an open layer is half as hidden: its name says what the layer does. */
 const IN_LAYER = 0.5;
 const NEARLY_ALL = 0.7;
+/** A loop or stack with this share of its work in others is around layers, and none. */
+const MOST_OF_IT = 0.5;
 /** The same for a group of operations alone, whose name says most of it. */
 const NO_CALLS = 0.25;
+/** What the passes back are called: the layers of the ones forward are opened, which are the program's. */
+const BACKWARD = /^backward\b/;
 /** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
 const INSTEAD = 0.5;
 
@@ -91,6 +95,8 @@ export class Engine {
   /** The shape of the initial picture, kept for those that follow. */
   private shape = SHAPES[0];
   private counts: FamilyCounts;
+  /** The work of what is repeated inside each node; found when it is asked for. */
+  private repeatedIn: Float64Array | null = null;
   private readonly tried = new Map<Openness, Projection>();
 
   constructor(
@@ -227,7 +233,7 @@ export class Engine {
       const isStack = node >= tree.stacks;
       const one = isStack ? tree.firstOf(node) : node;
       const members = isStack ? p.stackEnd[item] - (node - tree.stacks) : 1;
-      if (item > 0) times[item] = times[p.parent[item]] * members;
+      if (item > 0) times[item] = members;
       return times[item] * (working ? worthOf(tree, one) : this.weight[one]);
     });
   }
@@ -240,7 +246,8 @@ export class Engine {
     for (const v of tree.topDown) {
       const around = tree.parent[v];
       if (around < 0) continue;
-      inLayer[v] = inLayer[around] || this.isLayer(around) ? 1 : 0;
+      const apart = this.isLayer(around) || BACKWARD.test(nodeLabel(tree, around));
+      inLayer[v] = inLayer[around] || apart ? 1 : 0;
       if (inLayer[v] || !this.isLayer(v) || !this.opensAtFirst(v) || !this.holdsCalls(v)) continue;
       const members = tree.alike(v);
       if (members.some((m) => openness.open[m] === 1)) continue;
@@ -251,10 +258,31 @@ export class Engine {
   }
   /** Whether it is a loop or one of several equal groups, but not one around nearly all there is. */
   private isLayer(node: number): boolean {
-    const { tree, model } = this;
-    if (worthOf(tree, node) >= NEARLY_ALL * worthOf(tree, tree.root)) return false;
-    if (node < tree.instructions) return model.opcode(node) === "while";
-    return tree.alike(node).length > 1;
+    const { tree } = this;
+    const first = node >= tree.stacks ? tree.firstOf(node) : node;
+    return this.isRepeated(first) && worthOf(tree, first) < NEARLY_ALL * worthOf(tree, tree.root);
+  }
+  /** Whether it is a loop or one of several equal groups, and not around such ones. */
+  private isInnermost(node: number): boolean {
+    const { tree } = this;
+    const inside = node >= tree.stacks ? tree.firstOf(node) : node;
+    this.repeatedIn ??= this.findRepeated();
+    return this.isRepeated(inside) && this.repeatedIn[inside] < MOST_OF_IT * worthOf(tree, inside);
+  }
+  private isRepeated(node: number): boolean {
+    if (node < this.tree.instructions) return this.model.opcode(node) === "while";
+    return this.tree.alike(node).length > 1;
+  }
+  /** The work of what is repeated inside each node. */
+  private findRepeated(): Float64Array {
+    const { tree } = this;
+    const out = new Float64Array(tree.stacks);
+    for (let at = tree.topDown.length - 1; at >= 0; at--) {
+      const v = tree.topDown[at];
+      const around = tree.parent[v];
+      if (around >= 0) out[around] += this.isRepeated(v) ? worthOf(tree, v) : out[v];
+    }
+    return out;
   }
   /**
    * Opens a layer, if one is given, and then the heaviest groups, while they can be read; returns
@@ -368,11 +396,14 @@ export class Engine {
     let heaviest = -1;
     let most = 0;
     const levels = new Uint16Array(p.nodes.length);
+    const inLayer = new Uint8Array(p.nodes.length);
     for (let item = 1; item < p.nodes.length; item++) {
       const node = p.nodes[item];
       const around = p.parent[item];
       levels[item] = levels[around];
-      if (around > 0 && worth[around] < NEARLY_ALL * worth[p.parent[around]]) levels[item]++;
+      const isOnly = around > 0 && worth[around] >= NEARLY_ALL * worth[p.parent[around]];
+      inLayer[item] = inLayer[around] || (around > 0 && this.isInnermost(p.nodes[around])) ? 1 : 0;
+      if (around > 0 && (inLayer[item] || !isOnly)) levels[item]++;
       if (node < tree.stacks && !this.opensAtFirst(node)) continue;
       const kind = this.kindOf(node);
       if (p.kind[item] === ItemKind.Open || refused.has(kind)) continue;

@@ -39,7 +39,7 @@ from .scopes import Scopes, combines, hoist, inherit_scope, sink
 from .work import products
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ...hlo import Module
 
@@ -534,13 +534,38 @@ class _Composer:
                 out[row] = row in roots or any(out[u] for u in by)
             else:
                 out[row] = bool(by) and all(out[u] for u in by)
-        for root in roots:  # a sampler moves a point or two by a gradient: no parameters
+        # A sampler moves a point or two by a gradient, a loop of microbatches adds to a sum that
+        # nothing else in it reads: neither is a model's parameters.
+        read = self._read_by_others(users, made & ~inline, out)
+        for root in roots:
             c = int(t.computation[root])
             if entry is None or c != entry.index:
                 given = t.operands.values[t.operands.offsets[root] : t.operands.offsets[root + 1]]
-                if int((out & after)[given].sum()) < MOST_OF_STATE:
+                moved = np.flatnonzero((out & after)[given]).tolist()
+                if len(read[c].intersection(moved)) < MOST_OF_STATE:
                     out[t.first[c] : t.first[c] + t.size[c]] = False
         return out & inline
+
+    def _read_by_others(
+        self, users: Mapping[int, list[int]], passes: Mask, updates: Mask
+    ) -> Mapping[int, set[int]]:
+        """Elements of what each computation is given that more than its updates use."""
+        t = self.t
+        read: dict[int, set[int]] = defaultdict(set)
+        for row in t.where("get-tuple-element").tolist():
+            element = t.instructions[row].tuple_index
+            given = t.operands.values[t.operands.offsets[row]]
+            if element is None or t.opcodes[t.opcode[given]] != "parameter":
+                continue
+            seen, todo = {row}, [row]
+            while todo:
+                for user in users.get(todo.pop(), ()):
+                    if passes[user] and user not in seen:
+                        seen.add(user)
+                        todo.append(user)
+                    elif not passes[user] and not updates[user] and user not in t.roots:
+                        read[int(t.computation[row])].add(element)
+        return read
 
 
 def _in_a_row(sections: dict[str, list[str]], times: dict[str, float]) -> dict[str, list[str]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # An operation, statement or call that does less of the program's arithmetic is small.
 SMALL = 0.01
-_UNKNOWN_TRIPS = 8
+_UNKNOWN_TRIPS = 32
 _KERNEL = 256.0  # FLOPs that a kernel may do with each element
 
 
