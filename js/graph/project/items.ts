@@ -189,7 +189,7 @@ export class ItemWriter {
       const amount = ops(fused ? held : inner);
       const stands = node >= this.tree.stacks; // for all members of a fold
       const alike = stands ? 1 : this.tree.alike(node).length;
-      const each = stands ? `${amount} each` : amount;
+      const each = stands ? this.each(p, item, amount) : amount;
       const sub = item === 0 ? "" : alike > 1 ? `one of ${alike} · ${amount}` : each;
       const name = m.width(label, M.TITLE_SIZE, true);
       let width = name + m.width(sub, M.SUB_SIZE) + 30 + M.SIGN;
@@ -218,7 +218,7 @@ export class ItemWriter {
     const own = m.fit(itemLabel(this.tree, p, item), M.LABEL_SIZE, MAX_GROUP_LABEL, !quiet);
     // What is in small operations says more than how many they are.
     const [label, lines] = rest && holds.length > 0 ? [holds[0], [own]] : [own, holds];
-    const sub = `${amounts}${stack ? " each" : ""}`;
+    const sub = stack ? this.each(p, item, amounts) : amounts;
     const badge = stack ? m.width(`×${times}`, M.LABEL_SIZE, true) + 16 : 0;
     const name = m.width(label, M.LABEL_SIZE, !quiet) + badge + 22 + M.SIGN;
     const counted = lines.length === 0 || this.lines > CONTENT_LINES;
@@ -251,6 +251,16 @@ export class ItemWriter {
     };
   }
 
+  /** Amounts of a stack's first member as those of each: "about" where others have more or less. */
+  private each(p: Projection, item: number, amounts: string): string {
+    const { tree, counts } = this;
+    const { values } = tree.model.fold.members;
+    const first = p.nodes[item] - tree.stacks;
+    const own = counts.of(tree.firstOf(p.nodes[item]));
+    const others = values.subarray(first + 1, p.stackEnd[item]);
+    const alike = others.every((g) => counts.of(tree.node(g)).every((n, k) => n === own[k]));
+    return `${alike ? "" : "about "}${amounts} each`;
+  }
   /** What is in a closed container, and how much of what. */
   private summaryOf(node: number, small: boolean): { lines: string[]; sub: string } {
     const key = 2 * node + Number(small); // a stack of small layers may not be small

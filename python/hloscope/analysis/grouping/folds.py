@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 NEAR_SHARE = 0.25
 NEAR_COUNT = 6
 MIN_MEMBERS = 2
+# The same of levels whose arrays differ.
+MIN_LEVELS = 3
 # Calls of one kind differ in the number of a part's products by at most this share of the larger:
 # the first layer's input has no gradient, and XLA splits or merges a few at the ends.
 ALIKE = 0.34
@@ -225,11 +227,13 @@ def _runs(
     named = [g for g in groups if not tree.hint[g]]
     with_products = [g for g in groups if contents.parts(g)]
     place = {g: contents.depth(g) for g in with_products}
-    for stem, numbered in _stems([(g, tree.label[g]) for g in named]).items():
+    stems = _stems([(g, tree.label[g]) for g in named])
+    for stem, numbered in stems.items():
         numbers = {g: n for n, g in numbered}
         ordered = [g for _, g in sorted(numbered)]
         layers = [g for g in ordered if g in place]
-        sets = _of_one_kind(layers, contents, with_products, place)
+        turns = [g for other, of in stems.items() if other != stem for _, g in of if g not in place]
+        sets = _of_one_kind(layers, contents, with_products, turns, place)
         others = [g for g in ordered if g not in place]
         for part in _without_products(others, group_class, contents, numbers):
             sets += _that_follow(part, tree, contents, with_products)
@@ -271,7 +275,8 @@ def _that_follow(
 def _stages(members: list[int], contents: _Contents) -> list[list[int]]:
     """Runs of calls whose products have the same shapes, if there are any: stages of a network.
 
-    Levels that all differ, each half as large as the one before, are one fold.
+    Levels that all differ, each half as large as the one before, are one fold; two that differ,
+    such as both products of an MLP, are none.
     """
     out: list[list[int]] = []
     shapes: Counter[int] = Counter()
@@ -283,16 +288,23 @@ def _stages(members: list[int], contents: _Contents) -> list[list[int]]:
         else:
             out.append([g])
             shapes = mine
-    return out if any(len(part) >= MIN_MEMBERS for part in out) else [members]
+    if any(len(part) >= MIN_MEMBERS for part in out):
+        return out
+    return [members] if len(members) >= MIN_LEVELS else []
 
 
 def _of_one_kind(
-    ordered: list[int], contents: _Contents, siblings: list[int], place: dict[int, float]
+    ordered: list[int],
+    contents: _Contents,
+    siblings: list[int],
+    turns: list[int],
+    place: dict[int, float],
 ) -> list[list[int]]:
     """Runs of calls that follow one another and do the same.
 
     A dense layer and those of experts are no fold, nor are blocks with others between them.
     ``place`` is when each of the ``siblings`` runs; gradients run from the last to the first.
+    ``turns``: numbered calls without products, such as norms, that may take turns with these.
     """
     out: list[list[int]] = []
     kinds: list[Counter[str]] = []
@@ -301,7 +313,7 @@ def _of_one_kind(
         last = out[-1][-1] if out else -1
         if out and _same_kind(kinds[-1], kind):
             ends = sorted((place[last], place[g]))
-            between = [x for x in siblings if ends[0] < place[x] < ends[1]]
+            between = turns + [x for x in siblings if ends[0] < place[x] < ends[1]]
             if not between or not contents.on_the_way(last, g, between):
                 out[-1].append(g)
                 continue

@@ -18,6 +18,7 @@ put every called computation under its first caller. ``folds.py`` then finds rep
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from ...hlo import Instruction, Module
     from .scopes import Scopes
 
+# "conv B 3": a layer of the second stack of that name.
+_LETTERED = re.compile(r"(?P<stem>.+?)(?: (?P<letter>[B-Z]))? \d+\Z")
 KINDS = (
     "module", "entry", "scope", "fusion", "body", "condition", "branch", "call", "reducer",
     "component", "section", "unreachable",
@@ -621,7 +624,7 @@ class _TreeBuilder:
         return GroupTree(
             parent=parent,
             kind=np.array([KINDS.index(g.kind) for g in self.nodes], np.int64),
-            label=[g.label for g in self.nodes],
+            label=self._labels(),
             owner=owner,
             computation=np.array([g.computation for g in self.nodes], np.int64),
             size=size,
@@ -634,6 +637,20 @@ class _TreeBuilder:
             turns=self.turns,
             backward=frozenset(g.index for g in self.nodes if g.path[-1:] == (BACKWARD,)),
         )
+
+    def _labels(self) -> list[str]:
+        """Names, without the letter of a stack that no other of its name stands beside."""
+        out = [g.label for g in self.nodes]
+        stacks: dict[tuple[int, str], dict[str, list[int]]] = {}
+        for g, node in enumerate(self.nodes):
+            if node.path and node.path[-1].endswith(LAYER) and (at := _LETTERED.match(node.label)):
+                of = stacks.setdefault((self.parents[g], at["stem"]), {})
+                of.setdefault(at["letter"] or "", []).append(g)
+        for (_, stem), of in stacks.items():
+            if len(of) == 1:
+                for g in next(iter(of.values())):
+                    out[g] = f"{stem} {out[g].rpartition(' ')[2]}"
+        return out
 
     def _mean_index(self, parent: Ints) -> Ints:
         """Mean index of a group's boxes (of all instructions, if it has no box).

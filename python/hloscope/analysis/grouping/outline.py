@@ -48,6 +48,7 @@ Mask = NDArray[np.bool_]
 # Arrays that a loop's turn moves by their gradients; more are a model's parameters.
 MOST_OF_STATE = 4
 OPTIMIZER, UPDATE = "optimizer", "parameter update"
+_EINSUM = re.compile(r"[A-Za-z]+(?:,[A-Za-z]+)+->[A-Za-z]*")
 _NUMBERED = re.compile(r"(.*\D)(\d+)$")
 # What parts of one section begin with: "down_0" of "down_0_block_1", "mid" of "mid_attn".
 _SECTION = re.compile(r"[A-Za-z]+(?:_?\d+)?(?=[_ ])")
@@ -140,20 +141,35 @@ class _Composer:
         Instances(t, scope, self.paths, self.product, self.quiet, place, self._id).split(open_ones)
 
     def _in_libraries(self, place: Ints) -> Ints:
-        """Places that tell lines of a library's apart too: the four products of its attention."""
+        """Places that tell lines and einsums of a library's apart too: the products of attention."""
         frames, ids = self.module.source_frames()
         lines = {}
         for frame in set(ids) - {0}:
             inside = takewhile(lambda f: is_library(f.file), frames.stack(frame))
             lines[frame] = tuple((f.file, f.line) for f in inside)
-        known: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {(0, ()): 0}
+        known: dict[object, int] = {(0, (), ""): 0}
         return np.array(
             [
-                known.setdefault((at, lines.get(frame, ())), len(known)) if at else 0
-                for at, frame in zip(place.tolist(), ids, strict=True)
+                known.setdefault((at, lines.get(frame, ()), einsum), len(known)) if at else 0
+                for at, frame, einsum in zip(place.tolist(), ids, self._einsums(), strict=True)
             ],
             np.int64,
         )
+
+    def _einsums(self) -> list[str]:
+        """What each product, or those in a fusion, contracts, where jax wrote it: "bqd,bkd->bqk"."""
+        t = self.t
+        said = [" ".join(_EINSUM.findall(name)) for name in t.op_names]
+        own = self.product & ~t.by_opcode(lambda o: o == "fusion", bool)
+        out = [said[name] if mine else "" for name, mine in zip(t.op_name.tolist(), own, strict=True)]
+        fused = set(t.where("fusion").tolist())
+        for c in t.callees_first:
+            rows = range(int(t.first[c]), int(t.first[c]) + int(t.size[c]))
+            for row in fused.intersection(rows):
+                called = t.called.values[t.called.offsets[row] : t.called.offsets[row + 1]].tolist()
+                inside = (range(t.first[k], t.first[k] + t.size[k]) for k in called)
+                out[row] = " ".join(sorted({out[i] for of in inside for i in of} - {""}))
+        return out
 
     def _to_numbered(self, scope: Ints) -> None:
         """Moves rows of a repeated call, of which it is not known which one, to a neighbour's.
