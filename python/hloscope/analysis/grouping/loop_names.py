@@ -61,15 +61,20 @@ _WINDOWED = {
     "rs": "matmul × reduce-scatter, windowed",
 }
 _KEY = re.compile(r"\[['\"]?([^\]'\"]+)['\"]?\]|\.(\w+)")
-_SAYS_NOTHING = LOOPS | {"body_fn", "loop_body", "scan_body", "scan_fn", "wrapped", "wrapped_fn"}
+_SAYS_NOTHING = (
+    LOOPS
+    | {"body_fn", "loop_body", "scan_body", "scan_fn", "wrapped", "wrapped_fn"}
+    | {f"branch_{k}_fun" for k in range(8)}  # jax's, of a conditional
+)
 
 
 @dataclass(frozen=True)
 class LoopName:
-    """Names of a loop and of one iteration; "" where unknown."""
+    """Names of a loop, of one iteration and of the function the loop is in; "" where unknown."""
 
     loop: str
     turn: str
+    within: str = ""
 
 
 def loop_label(body: str) -> str:
@@ -98,10 +103,16 @@ def loop_labels(
     ``calls``: loops of which it is known that each turn is a call of this function.
     """
     out = list(words)
-    names = {row: name.loop for row, name in loop_names(module).items() if name.loop}
+    known = loop_names(module)
+    names = {row: name.loop for row, name in known.items() if name.loop}
     for row, call in (calls or {}).items():
-        if not names.get(row, "").startswith(call):  # "tower · image" says more
+        if call not in _SAYS_NOTHING and not names.get(row, "").startswith(call):
+            names[row] = call  # but "tower · image" says more
+        elif row not in names and not (row in known and known[row].within):
             names[row] = call
+    for row, name in known.items():
+        if row not in names and name.within:
+            names[row] = f"loop of {name.within}"
     for row, loop in names.items():
         trips = trip_count(module.instructions[row])
         out[row] = f"{loop} ×?" if trips is None else f"{loop} ×{trips:,}"
@@ -162,8 +173,9 @@ class _Namer:
                 turn = turns[row] or of_line.get(around[row], "")
                 alone = whole[rows[0]] and (not turn or called[call[-1][1]] > 1)
                 loop = call[-1][1] if alone else turn or self._scope_around(row)
-                if loop or turn:
-                    out[row] = LoopName(loop, turn)
+                within = call[-1][1] if call and call[-1][1] not in _SAYS_NOTHING else ""
+                if loop or turn or within:
+                    out[row] = LoopName(loop, turn, within)
         self._told_apart(out)
         return out | {row: LoopName(label, label) for row, label in self.windowed.items()}
 
@@ -220,7 +232,8 @@ class _Namer:
                 if len(path) > depth and path[depth][1]:
                     called[path[depth][1]] += count
             (name, count), *_ = called.most_common(1) or [("", 0)]
-            if not name or count < max(MOSTLY * called.total(), ENOUGH * total):
+            most = MOSTLY if depth == n else NEARLY_ALL  # what a nameless body does is all it is
+            if not name or count < max(most * called.total(), ENOUGH * total):
                 return ""
             if name not in _SAYS_NOTHING:
                 return name
@@ -255,6 +268,7 @@ class _Namer:
         same: dict[str, list[int]] = defaultdict(list)
         for row, name in names.items():
             same[name.loop].append(row)
+        same.pop("", None)
         for rows in same.values():
             over = {row: self._arguments(row) for row in rows}
             levels = list(zip(*over.values(), strict=False))
@@ -263,7 +277,7 @@ class _Namer:
                 continue
             for row in rows:
                 old = names[row]
-                names[row] = LoopName(f"{old.loop} · {over[row][apart]}", old.turn)
+                names[row] = LoopName(f"{old.loop} · {over[row][apart]}", old.turn, old.within)
 
     def _arguments(self, row: int) -> Path:
         """What the arguments that a loop runs over have in common: params, image."""
