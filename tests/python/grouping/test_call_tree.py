@@ -519,6 +519,23 @@ def test_products_of_a_library_do_not_make_calls_of_one() -> None:
     assert not [label for label in group_tree(read).label if re.search(r"Attention \d", label)]
 
 
+def test_two_einsums_on_one_line_do_not_make_calls_of_it() -> None:
+    """jax's attention has two products and no lines of its own in a dump."""
+
+    def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return jax.nn.dot_product_attention(q, k, v)
+
+    def net(x: jax.Array, p: jax.Array, o: jax.Array) -> jax.Array:
+        q, k, v = jnp.split(jnp.tanh(x @ p), 3, -1)
+        heads = [y.reshape(2, 32, 4, 16) for y in (q, k, v)]
+        return norm(attention(*heads).reshape(2, 32, 64) @ o)
+
+    read = dump(net, w(2, 32, 64), w(64, 192), w(64, 64))
+    found = [label for label in group_tree(read).label if "attention" in label]
+    assert found
+    assert not [label for label in found if re.search(r"attention \d", label)], found
+
+
 def test_a_loop_of_unknown_length_says_so_and_counts_with_what_it_repeats() -> None:
     """Decoding until all are done repeats the layers: it has more of the work than one prefill."""
 

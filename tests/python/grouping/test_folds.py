@@ -215,3 +215,37 @@ def test_two_norms_around_a_layer_are_no_fold():
 
     product = "dot({0}, {0}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
     assert folded(program(product)) == []
+
+
+def _chain(parts: list[tuple[str, str, int]]) -> list[str]:
+    """Labels of the folds of a chain of parts: their scope, what they do, how wide they become."""
+    lines = ["HloModule m", "", "ENTRY main {", "  x = f32[64,64] parameter(0)"]
+    at, wide = "x", 64
+    for k, (scope, does, to) in enumerate(parts):
+        meta = f'metadata={{op_name="jit(f)/net/{scope}/op"}}'
+        if does == "dot":
+            lines.append(f"  w{k} = f32[{wide},{to}] constant({{...}})")
+            dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+            lines.append(f"  p{k} = f32[64,{to}] dot({at}, w{k}), {dims}, {meta}")
+            at, wide = f"p{k}", to
+        for n, opcode in enumerate(("tanh", "negate", "sqrt", "abs")):
+            lines.append(f"  i{k}.{n} = f32[64,{wide}] {opcode}({at}), {meta}")
+            at = f"i{k}.{n}"
+    meta = 'metadata={op_name="jit(f)/head/abs"}'
+    lines += [f"  h{n} = f32[64,{wide}] cosine({at}), {meta}" for n in range(8)]
+    lines += [f"  ROOT r = f32[64,{wide}] negate({at})", "}"]
+    module = read_modules("\n".join(lines))[0]
+    return [fold.label for fold in folds(module, group_tree(module)).folds]
+
+
+def test_both_products_of_an_mlp_are_no_fold():
+    assert _chain([("fc_0", "dot", 64), ("fc_1", "dot", 64)]) == ["fc_[0,1]"]
+    assert _chain([("fc_0", "dot", 256), ("fc_1", "dot", 64)]) == []
+
+
+def test_calls_that_take_turns_are_no_fold():
+    """``Dense_0 → LayerNorm_0 → Dense_1 → LayerNorm_1``: a box each would be out of order."""
+    turns = [(f"{name}_{k}", does, 64) for k in range(2) for name, does in
+             (("dense", "dot"), ("norm", ""))]  # fmt: skip
+    assert _chain(turns) == []
+    assert _chain([(f"dense_{k}", "dot", 64) for k in range(2)]) == ["dense_[0,1]"]

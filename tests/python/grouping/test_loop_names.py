@@ -9,9 +9,10 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
+from hloscope.analysis.base.labels.labels import labels
 from hloscope.analysis.base.lines.op_name import without_loops
 from hloscope.analysis.grouping.groups import KINDS, group_tree
-from hloscope.analysis.grouping.loop_names import loop_label, loop_names
+from hloscope.analysis.grouping.loop_names import loop_label, loop_labels, loop_names
 
 
 def block(p: Any, x: jax.Array) -> jax.Array:
@@ -110,3 +111,26 @@ def test_a_windowed_loop_says_which_collective_it_is() -> None:
     assert loop_label("windowed_dot_general_body_rs") == "matmul × reduce-scatter, windowed"
     assert loop_label("windowed_dot_general_body") == "collective matmul"
     assert loop_label("region_0.4") == ""
+
+
+def test_a_body_without_a_name_is_a_loop_of_its_function() -> None:
+    """``def body`` says nothing; a call in it that is a part of a turn is not all of it."""
+
+    def update(p: jax.Array, g: jax.Array) -> jax.Array:
+        return p - jnp.cumsum(jnp.sort(jnp.tanh(g), -1), 0) / (1 + jnp.abs(jnp.sin(g)))
+
+    def unroll(p: jax.Array, xs: jax.Array) -> Any:
+        start = jnp.sort(jnp.exp(p), 0) @ p
+
+        def body(p: jax.Array, x: jax.Array) -> Any:
+            g = jnp.flip(jnp.sort(jnp.sqrt(jnp.abs(x @ p)), 0), 0) * jnp.cos(x)
+            g = jnp.cumsum(jnp.sort(jnp.exp(g), 1), 1) @ x
+            return update(p, g), g.sum()
+
+        p, sums = jax.lax.scan(body, start, xs)
+        return jnp.sort(p @ start, 0), jnp.cumsum(sums)
+
+    cap = hs.capture(unroll, f32(64, 64), f32(9, 64, 64), exact=False)
+    tree = group_tree(cap.module)
+    found = loop_labels(cap.module, labels(cap.module), tree.turns)
+    assert "loop of unroll ×9" in found, [x for x in found if "×" in x]

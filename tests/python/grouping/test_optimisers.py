@@ -83,3 +83,26 @@ def test_an_update_written_in_a_loop_is_one_group() -> None:
     assert "parameter update" in trained.label
     sampled = group_tree(hs.capture(sample, jnp.ones(64), jnp.ones((64, 64)), exact=False).module)
     assert "parameter update" not in sampled.label
+
+
+def test_a_sum_of_gradients_over_microbatches_is_no_update() -> None:
+    """Each turn adds to what nothing else in the loop reads; the parameters change after it."""
+
+    def loss(p: Any, x: jax.Array) -> jax.Array:
+        h = jnp.tanh(x @ p["in"] + p["a"])
+        return jnp.mean(jnp.square(h @ p["out"] + p["b"]))
+
+    def step(p: Any, m: Any, xs: jax.Array) -> Any:
+        def micro(total: Any, x: jax.Array) -> Any:
+            return jax.tree.map(jnp.add, total, jax.grad(loss)(p, x)), None
+
+        g, _ = jax.lax.scan(micro, jax.tree.map(jnp.zeros_like, p), xs)
+        m = jax.tree.map(lambda m, g: 0.9 * m + g, m, g)
+        return jax.tree.map(lambda p, m: p - 1e-3 * m, p, m), m
+
+    p = {"in": jnp.ones((64, 64)), "a": jnp.ones(64), "out": jnp.ones((64, 64)), "b": jnp.ones(64)}
+    tree = group_tree(hs.capture(step, p, p, jnp.ones((9, 32, 64)), exact=False).module)
+    (loop,) = [g for g, label in enumerate(tree.label) if label == "micro"]
+    inside = [label for g, label in enumerate(tree.label) if tree.parent[g] == loop]
+    assert any("backward" in label for label in inside), inside
+    assert not [label for label in inside if label.startswith(("optimizer", "parameter"))]

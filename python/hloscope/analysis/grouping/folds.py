@@ -149,7 +149,7 @@ class _Contents:
         """Whether one of ``between`` needs one of ``a`` and ``b`` and serves the other."""
         groups = [a, b, *between]
         products = {g: self._products(g) for g in groups}
-        for g in (a, b):  # without products: all that it does
+        for g in groups:  # without products: all that it does
             if not len(products[g]):
                 products[g] = np.concatenate([self._rows(x) for x in self._subtree(g)])
         graph = self._graph(int(self.table.computation[products[a][0]]))

@@ -232,8 +232,9 @@ class _Namer:
                 if len(path) > depth and path[depth][1]:
                     called[path[depth][1]] += count
             (name, count), *_ = called.most_common(1) or [("", 0)]
-            most = MOSTLY if depth == n else NEARLY_ALL  # what a nameless body does is all it is
-            if not name or count < max(most * called.total(), ENOUGH * total):
+            # a body whose name says nothing is what it calls, if that is all it does
+            most, enough = (MOSTLY, ENOUGH) if depth == n else (NEARLY_ALL, MOSTLY)
+            if not name or count < max(most * called.total(), enough * total):
                 return ""
             if name not in _SAYS_NOTHING:
                 return name
