@@ -70,7 +70,8 @@ const NEARLY_ALL = 0.7;
 const MOST_OF_IT = 0.5;
 /** The same for a group of operations alone, whose name says most of it. */
 const NO_CALLS = 0.25;
-/** What the passes back are called: the layers of the ones forward are opened, which are the program's. */
+/** What passes are called: those forward, which are the program's own, are opened first. */
+const FORWARD = /^forward\b/;
 const BACKWARD = /^backward\b/;
 /** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
 const INSTEAD = 0.5;
@@ -407,6 +408,7 @@ export class Engine {
       if (node < tree.stacks && !this.opensAtFirst(node)) continue;
       const kind = this.kindOf(node);
       if (p.kind[item] === ItemKind.Open || refused.has(kind)) continue;
+      if (this.isAfterClosed(p, item)) continue;
       const mine = worth[item];
       if (working && mine < WORTH_OPENING) continue;
       if (mine < INSTEAD * (closed.get(p.parent[item]) ?? 0)) continue;
@@ -418,6 +420,18 @@ export class Engine {
       }
     }
     return heaviest;
+  }
+  /** Whether it is the pass back of a closed one forward beside it: alone it says little. */
+  private isAfterClosed(p: Projection, item: number): boolean {
+    const { tree } = this;
+    if (!BACKWARD.test(nodeLabel(tree, p.nodes[item]))) return false;
+    const around = p.parent[item];
+    for (let e = p.childOffsets[around]; e < p.childOffsets[around + 1]; e++) {
+      const node = p.nodes[p.children[e]];
+      if (p.kind[p.children[e]] !== ItemKind.Closed) continue;
+      if (FORWARD.test(nodeLabel(tree, node)) && worthOf(tree, node) >= WORTH_OPENING) return true;
+    }
+    return false;
   }
   /** Whether a group says what is in it, rather than how: no fusion, no reducer. */
   private opensAtFirst(node: number): boolean {

@@ -341,10 +341,11 @@ def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
     """Label with one number cut out → (number, group); each group under its best stem.
 
     Labels with several numbers, as ``stage1_block0``, all lose the same one: the one whose
-    neighbours are closer together or, if two are as close, that leaves the fewest stems.
+    neighbours are closer together or, if two are as close, that leaves the fewest stems. What is
+    the same in all, as in two calls of ``VGG19``, is no number.
     """
     options: dict[int, list[tuple[tuple[str, int], str, int]]] = {}
-    count: Counter[str] = Counter()
+    numbers: dict[str, set[int]] = {}
     places: dict[tuple[str, int], dict[str, list[int]]] = {}  # kind of number → stem → places
     for place, (g, label) in enumerate(labels):
         masked = _NUMBER.sub("\0", label)
@@ -353,12 +354,12 @@ def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
                 continue
             stem = f"{label[: m.start()]}\0{label[m.end() :]}"
             options.setdefault(g, []).append(((masked, n), stem, int(m.group())))
-            count[stem] += 1
+            numbers.setdefault(stem, set()).add(int(m.group()))
             places.setdefault((masked, n), {}).setdefault(stem, []).append(place)
     rank = {kind: (-_far(of.values()), -len(of)) for kind, of in places.items()}
     out: dict[str, list[tuple[int, int]]] = {}
     for g, choices in options.items():
-        several = [c for c in choices if count[c[1]] >= MIN_MEMBERS]
+        several = [c for c in choices if len(numbers[c[1]]) >= MIN_MEMBERS]
         if several:
             _, stem, number = max(several, key=lambda choice: rank[choice[0]])
             out.setdefault(stem, []).append((number, g))
