@@ -141,7 +141,7 @@ class _Composer:
         Instances(t, scope, self.paths, self.product, self.quiet, place, self._id).split(open_ones)
 
     def _in_libraries(self, place: Ints) -> Ints:
-        """Places that tell lines and einsums of a library's apart too: the products of attention."""
+        """Places that tell lines and einsums of a library apart too: the products of attention."""
         frames, ids = self.module.source_frames()
         lines = {}
         for frame in set(ids) - {0}:
@@ -157,11 +157,12 @@ class _Composer:
         )
 
     def _einsums(self) -> list[str]:
-        """What each product, or those in a fusion, contracts, where jax wrote it: "bqd,bkd->bqk"."""
+        """What each product, or those in a fusion, contracts, as jax wrote it: "bqd,bkd->bqk"."""
         t = self.t
         said = [" ".join(_EINSUM.findall(name)) for name in t.op_names]
         own = self.product & ~t.by_opcode(lambda o: o == "fusion", bool)
-        out = [said[name] if mine else "" for name, mine in zip(t.op_name.tolist(), own, strict=True)]
+        names = zip(t.op_name.tolist(), own, strict=True)
+        out = [said[name] if mine else "" for name, mine in names]
         fused = set(t.where("fusion").tolist())
         for c in t.callees_first:
             rows = range(int(t.first[c]), int(t.first[c]) + int(t.size[c]))
