@@ -270,7 +270,7 @@ def test_what_the_second_sum_costs() -> None:
     )
     assert found.evidence == (
         "%s adds two values that are each all-reduced: f32[2,512,512] in %a and in %b (such as"
-        " the two uses of a tied embedding)"
+        " the two uses of one array of weights, in two loops or as tied embedding)"
     )
     assert found.advice.startswith("add the two partial gradients before they are reduced: red")
     # 3 s each for the sums, 6 s to read 4 MiB and write 2

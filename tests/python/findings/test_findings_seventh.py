@@ -142,3 +142,24 @@ def test_a_mask_makes_attention_no_kernel_of_xlas_own() -> None:
 
     cap = hs.capture(jax.jit(attend), *[shaped((4, 8, 2048, 128), BF16)] * 3, topology="v5e:1x1")
     assert cap.findings.of("scores-in-memory") == ()
+
+
+def test_gated_products_are_no_scores() -> None:
+    """Attention by SiLU has no softmax, for which kernels that go over blocks are made."""
+    pytest.importorskip("libtpu")
+
+    def attend(q: Any, k: Any, v: Any, gate: Any) -> Any:
+        causal = jnp.tril(jnp.ones((2048, 2048), bool))
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype(F32)
+        scores = jnp.where(causal, gate(scores), 0).astype(BF16)
+        return jnp.einsum("bhqk,bhkd->bhqd", scores, v)
+
+    found = [
+        hs.capture(
+            jax.jit(lambda q, k, v, gate=gate: attend(q, k, v, gate)),
+            *[shaped((4, 8, 2048, 128), BF16)] * 3,
+            topology="v5e:1x1",
+        ).findings.of("scores-in-memory")
+        for gate in (jax.nn.silu, jax.nn.softmax)
+    ]
+    assert [len(f) for f in found] == [0, 1]

@@ -119,11 +119,25 @@ def _is_multiplied(x: Instruction) -> bool:
 
 
 def _are_scores(x: Instruction) -> bool:
-    """Whether there is a softmax of it."""
-    return any(
-        at.instruction.opcode == "exponential"
+    """Whether there is a softmax of it: exponentials, after what is largest in a row is found.
+
+    An attention that gates its products (SiLU) has exponentials as well.
+    """
+    made = {
+        at.instruction
         for at in walk.forward(x, _BETWEEN, inside_fusions=True, reach=limits.CAUSE_REACH)
-    )
+    }
+    used = walk.uses(x, _BETWEEN, inside_fusions=True, reach=limits.CAUSE_REACH)
+    found = made | {use.instruction for use in used}
+    return any(i.opcode == "exponential" for i in made) and any(map(_is_largest, found))
+
+
+def _is_largest(i: Instruction) -> bool:
+    """Whether it reduces to a maximum; a TPU writes that as a window as long as the row."""
+    if i.opcode not in ("reduce", "reduce-window") or not i.called_computations:
+        return False
+    root = i.called_computations[0].root
+    return root is not None and root.opcode == "maximum"
 
 
 def _continues(p: Product, i: Instruction) -> bool:

@@ -207,7 +207,7 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     if projected:
         such = " (such as what two projections of one value send back)"
     elif weights:
-        such = " (such as the two uses of a tied embedding)"
+        such = " (such as the two uses of one array of weights, in two loops or as tied embedding)"
     where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
     evidence = dict.fromkeys(
         i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)
