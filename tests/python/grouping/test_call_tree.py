@@ -556,4 +556,4 @@ def test_a_loop_of_unknown_length_says_so_and_counts_with_what_it_repeats() -> N
     loops = loop_labels(module, labels(module), tree.turns)
     assert [label for label in loops if label.endswith(" ×?")]
     held = dict(zip(tree.label, worth(module, tree).tolist(), strict=True))
-    assert held["layers"] > 0.8, held  # of the loop: twelve layers eight times, not eight layers
+    assert held["layers"] > 0.8, held  # of the loop: twelve layers in each turn, not one
