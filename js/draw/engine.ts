@@ -225,17 +225,15 @@ export class Engine {
     }
     return sum;
   }
-  /** The work, or else the boxes, of each item; what stands for several equal ones has that of all. */
+  /** The work, or else the boxes, of each item; a stack has that of all its members. */
   private worths(p: Projection): Float64Array {
     const { tree } = this;
     const working = worthOf(tree, tree.root) > 0;
-    const times = new Float64Array(p.nodes.length).fill(1);
     return Float64Array.from(p.nodes, (node, item) => {
       const isStack = node >= tree.stacks;
       const one = isStack ? tree.firstOf(node) : node;
       const members = isStack ? p.stackEnd[item] - (node - tree.stacks) : 1;
-      if (item > 0) times[item] = members;
-      return times[item] * (working ? worthOf(tree, one) : this.weight[one]);
+      return members * (working ? worthOf(tree, one) : this.weight[one]);
     });
   }
   /** The layer with most work of which none is open; -1 if there is none worth it. */

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # A mock of the model that anywidget gives render(); `say` plays the kernel.
 MODEL = """
 window.state = {selection: {kind: 'none', index: -1, name: ''}, _options: {height: 500}};
-window.sent = []; window.saved = 0; window.keys = 0;
+window.sent = []; window.selected = 0; window.keys = 0;
 const on = {};
 const bytes = (b64) => {
   const raw = atob(b64), out = new Uint8Array(raw.length + 3);
@@ -26,8 +26,8 @@ const bytes = (b64) => {
 };
 window.model = {
   get: (name) => state[name],
-  set: (name, value) => { state[name] = value; },
-  save_changes: () => { saved++; },
+  set: (name, value) => { state[name] = value; if (name === 'selection') selected++; },
+  save_changes: () => {},
   on: (event, f) => (on[event] ??= new Set()).add(f),
   off: (event, f) => on[event]?.delete(f),
   send: (content) => {
@@ -111,7 +111,7 @@ def test_selection_goes_both_ways_without_an_echo(page: Page, page_errors: list[
         "index": i,
         "name": "dot.1",
     }
-    saved = page.evaluate("() => saved")
+    told = page.evaluate("() => selected")
     j = index_of(page, "all-reduce.2")
     page.evaluate(
         "(index) => { state.selection = {kind: 'instruction', index, name: 'all-reduce.2'};"
@@ -119,7 +119,7 @@ def test_selection_goes_both_ways_without_an_echo(page: Page, page_errors: list[
         j,
     )
     page.get_by_text("%all-reduce.2", exact=True).first.wait_for()
-    assert page.evaluate("() => saved") == saved, "what came from Python is not sent back"
+    assert page.evaluate("() => selected") == told, "what came from Python is not sent back"
     page.evaluate("() => { state.selection = {kind: 'group', index: 99999}; }")
     page.evaluate("() => say('change:selection')")
     assert page.evaluate(f"() => {ROOT}.hloscope.store.get('selection').kind") == "none"
