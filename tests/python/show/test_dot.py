@@ -47,7 +47,7 @@ def test_a_small_program_shows_every_box(compiled):
     capture = compiled("fori_matmul").capture
     source = digraph(capture).source
     assert source == digraph(capture).source
-    assert "while ×16" in source
+    assert "loop of f ×16" in source
     assert "matmul" in source
 
 
