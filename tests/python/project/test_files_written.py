@@ -173,6 +173,19 @@ def test_an_interrupt_that_a_library_reports_as_its_own_error_is_one_line(tmp_pa
     assert interrupted_after(tmp_path, None, str(tmp_path)) == (130, "hloscope: interrupted\n")
 
 
+def test_an_interrupt_where_nothing_can_be_raised_is_one_line(tmp_path: Path) -> None:
+    """While an object is freed, as locks of modules are in an import."""
+    (tmp_path / "numpy.py").write_text(
+        "import os, signal, time, weakref\n"
+        "class Lock: pass\n"
+        "lock = Lock()\n"
+        "seen = weakref.ref(lock, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
+        "del lock\n"
+        "time.sleep(10)\n"
+    )
+    assert interrupted_after(tmp_path, None, str(tmp_path)) == (130, "hloscope: interrupted\n")
+
+
 def test_a_folder_whose_files_vanish(tmp_path: Path) -> None:
     """A dump folder that somebody else clears and fills: what is gone is not there."""
     folder = tmp_path / "dump"
