@@ -74,6 +74,8 @@ export class ViewModel {
     size: Uint32Array;
     order: Uint32Array;
     worth: Float32Array;
+    /** 1 for a pass forward, 2 for one back; null in Views that do not say. */
+    direction: Uint8Array | null;
     class: Uint32Array;
     fold: Int32Array;
   };
@@ -143,6 +145,7 @@ export class ViewModel {
       size: c("group.size"),
       order: c("group.order"),
       worth: c("group.worth"),
+      direction: this.optional("group.direction"),
       class: c("group.class"),
       fold: c("group.fold"),
     };

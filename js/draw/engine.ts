@@ -65,14 +65,17 @@ const DEEPER = 0.5;
 const LESS_HIDDEN = 0.05;
 /** What is closed in an open layer is half as hidden: its name says what the layer does. */
 const IN_LAYER = 0.5;
+/** A level with this share of the work around it holds nearly all of it. */
 const NEARLY_ALL = 0.7;
 /** A loop or stack with this share of its work in others is around layers, and none. */
 const MOST_OF_IT = 0.5;
-/** The same for a group of operations alone, whose name says most of it. */
+/** What the share of a group without calls counts for: its name says most of it. */
 const NO_CALLS = 0.25;
-/** What passes are called: those forward, which are the program's own, are opened first. */
-const FORWARD = /^forward\b/;
-const BACKWARD = /^backward\b/;
+/** Passes of what is differentiated; one back is opened beside an open one forward only. */
+const enum Direction {
+  Forward = 1,
+  Back = 2,
+}
 /** Of two groups in one container the lighter one is not opened where the heavier does not fit. */
 const INSTEAD = 0.5;
 
@@ -245,8 +248,7 @@ export class Engine {
     for (const v of tree.topDown) {
       const around = tree.parent[v];
       if (around < 0) continue;
-      const apart = this.isLayer(around) || BACKWARD.test(nodeLabel(tree, around));
-      inLayer[v] = inLayer[around] || apart ? 1 : 0;
+      inLayer[v] = inLayer[around] || this.isLayer(around) ? 1 : 0;
       if (inLayer[v] || !this.isLayer(v) || !this.opensAtFirst(v) || !this.holdsCalls(v)) continue;
       const members = tree.alike(v);
       if (members.some((m) => openness.open[m] === 1)) continue;
@@ -422,14 +424,19 @@ export class Engine {
   /** Whether it is the pass back of a closed one forward beside it: alone it says little. */
   private isAfterClosed(p: Projection, item: number): boolean {
     const { tree } = this;
-    if (!BACKWARD.test(nodeLabel(tree, p.nodes[item]))) return false;
+    if (this.directionOf(p.nodes[item]) !== Direction.Back) return false;
     const around = p.parent[item];
     for (let e = p.childOffsets[around]; e < p.childOffsets[around + 1]; e++) {
       const node = p.nodes[p.children[e]];
       if (p.kind[p.children[e]] !== ItemKind.Closed) continue;
-      if (FORWARD.test(nodeLabel(tree, node)) && worthOf(tree, node) >= WORTH_OPENING) return true;
+      const isForward = this.directionOf(node) === Direction.Forward;
+      if (isForward && worthOf(tree, node) >= WORTH_OPENING) return true;
     }
     return false;
+  }
+  private directionOf(node: number): number {
+    const { tree, model } = this;
+    return tree.isGroup(node) ? (model.group.direction?.[node - tree.instructions] ?? 0) : 0;
   }
   /** Whether a group says what is in it, rather than how: no fusion, no reducer. */
   private opensAtFirst(node: number): boolean {

@@ -49,6 +49,8 @@ export interface GroupSpec {
   computation?: number;
   /** Share of the work. */
   worth?: number;
+  /** 1 for a pass forward, 2 for one back. */
+  direction?: number;
 }
 export interface ModuleSpec {
   instructions: InstructionSpec[];
@@ -210,6 +212,10 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   columns.set(
     "group.worth",
     Float32Array.from(groups, (g) => g.worth ?? 0),
+  );
+  columns.set(
+    "group.direction",
+    Uint8Array.from(groups, (g) => g.direction ?? 0),
   );
   u32(
     "group.class",

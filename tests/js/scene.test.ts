@@ -266,6 +266,34 @@ describe("scene", () => {
     expect(most.length).toBeGreaterThan(less.length);
   });
 
+  test("a pass back is opened beside the open one forward only, however much heavier it is", () => {
+    const opened = (height: number, sides: [number, number]): string[] => {
+      const groups: ModuleSpec["groups"] = [
+        { parent: -1, kind: "module", label: "module", worth: 1 },
+        { parent: 0, kind: "entry", label: "main", worth: 1 },
+        { parent: 1, kind: "scope", label: "there", worth: 0.3, direction: sides[0] },
+        { parent: 1, kind: "scope", label: "and back", worth: 0.6, direction: sides[1] },
+      ];
+      const instructions = Array.from({ length: 25 }, (_, k) => ({
+        name: `i${k}`,
+        opcode: "tanh",
+        group: k < 1 ? 1 : k < 19 ? 2 : 3,
+        operands: k > 0 ? [k - 1] : [],
+      }));
+      const engine = engineOf({ instructions, groups }, 300, height);
+      const { projection } = engine.openDefault().picture;
+      return [...projection.nodes]
+        .filter((_, item) => item > 0 && projection.kind[item] === ItemKind.Open)
+        .map((v) => nodeLabel(engine.tree, v));
+    };
+    const heights = Array.from({ length: 30 }, (_, k) => 150 + 40 * k);
+    const alone = (sides: [number, number]): number =>
+      heights.filter((h) => opened(h, sides).join() === "and back").length;
+    expect(alone([0, 0])).toBeGreaterThan(0);
+    expect(alone([1, 2])).toBe(0);
+    expect(heights.some((h) => opened(h, [1, 2]).length === 2)).toBe(true);
+  });
+
   test("a program that is one loop is in the loop's frame, and one scope in the scope's", () => {
     const opened = (spec: ModuleSpec): string[] => {
       const engine = engineOf(spec, 1200, 900);

@@ -166,6 +166,9 @@ VIEW = (
             ),
             number("u32", "class", "equal for isomorphic groups"),
             index_or_none("fold", "fold", "fold that it is a member of"),
+            *at_times(
+                number("u8", "direction", "1 forward, 2 back: a pass of what is differentiated")
+            ),
         ),
         "Boxes that hold others: computations, scopes, loops.",
     ),

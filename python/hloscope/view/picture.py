@@ -138,6 +138,9 @@ def _groups(b: Builder, c: Context) -> None:
     b.column("group.worth", share)
     b.column("group.class", f.group_class)
     b.column("group.fold", f.of_group)
+    b.column(
+        "group.direction", [(n in g.forward) + 2 * (n in g.backward) for n in range(len(label))]
+    )
     members = csr([list(x.members) for x in f.folds])
     b.column("fold.parent", np.array([x.parent for x in f.folds], np.int64))
     shown = (label[x.members[0]] if x.label == g.label[x.members[0]] else x.label for x in f.folds)

@@ -109,7 +109,7 @@ def test_the_label_of_a_loop_is_its_name() -> None:
     changed = [w for w, i in zip(words, module.instructions, strict=True) if w != i.name]
     assert changed == ["tower · a ×?", "tower · b ×?"]
     assert set(loop_names(module).values()) == {
-        LoopName("tower · a", "block", "tower"), LoopName("tower · b", "block", "tower"),
+        LoopName("tower · a", "block"), LoopName("tower · b", "block"),
     }  # fmt: skip
 
 

@@ -163,3 +163,23 @@ def test_gated_products_are_no_scores() -> None:
         for gate in (jax.nn.silu, jax.nn.softmax)
     ]
     assert [len(f) for f in found] == [0, 1]
+
+
+def test_a_product_in_f32_is_no_reason_for_the_types_of_all() -> None:
+    """A router in f32 beside bf16 layers; f32 layers with bf16 weights are told."""
+    pytest.importorskip("libtpu")
+
+    def model(wide: bool) -> Any:
+        def f(layers: Any, router: Any, x: Any) -> Any:
+            for up, down in layers:
+                x = x + jax.nn.gelu(x @ up) @ down
+                x = x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+            sums = jnp.cumsum(x.astype(F32), 0)
+            return sums, jax.nn.softmax(jnp.cos(sums) @ router)
+
+        layers = [(shaped((256, 512), BF16), shaped((512, 256), BF16))] * 4
+        given = layers, shaped((256, 64), BF16), shaped((1 << 17, 256), F32 if wide else BF16)
+        return hs.capture(jax.jit(f), *given, topology="v5e:1x1").findings.of("wide-activations")
+
+    assert model(wide=True)
+    assert model(wide=False) == ()

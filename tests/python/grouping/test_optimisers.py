@@ -55,12 +55,18 @@ def test_where_nothing_is_replaced_all_may_be_updates() -> None:
     assert _apart(_step().replace("w = f32", "w = bf16")) == set()
 
 
+WEIGHTS = {name: jnp.ones((64, 64)) for name in ("in", "out")} | {
+    name: jnp.ones(64) for name in ("a", "b")
+}
+
+
+def loss(p: Any, x: jax.Array) -> jax.Array:
+    h = jnp.tanh(x @ p["in"] + p["a"])
+    return jnp.mean(jnp.square(h @ p["out"] + p["b"]))
+
+
 def test_an_update_written_in_a_loop_is_one_group() -> None:
     """Momentum by hand within a scan over steps; a sampler that moves one point is none."""
-
-    def loss(p: Any, x: jax.Array) -> jax.Array:
-        h = jnp.tanh(x @ p["in"] + p["a"])
-        return jnp.mean(jnp.square(h @ p["out"] + p["b"]))
 
     def train(p: Any, m: Any, xs: jax.Array) -> Any:
         def turn(carry: Any, x: jax.Array) -> Any:
@@ -78,8 +84,9 @@ def test_an_update_written_in_a_loop_is_one_group() -> None:
 
         return jax.lax.scan(leap, q, None, 9)[0]
 
-    p = {"in": jnp.ones((64, 64)), "a": jnp.ones(64), "out": jnp.ones((64, 64)), "b": jnp.ones(64)}
-    trained = group_tree(hs.capture(train, p, p, jnp.ones((9, 32, 64)), exact=False).module)
+    trained = group_tree(
+        hs.capture(train, WEIGHTS, WEIGHTS, jnp.ones((9, 32, 64)), exact=False).module
+    )
     assert "parameter update" in trained.label
     sampled = group_tree(hs.capture(sample, jnp.ones(64), jnp.ones((64, 64)), exact=False).module)
     assert "parameter update" not in sampled.label
@@ -87,10 +94,6 @@ def test_an_update_written_in_a_loop_is_one_group() -> None:
 
 def test_a_sum_of_gradients_over_microbatches_is_no_update() -> None:
     """Each turn adds to what nothing else in the loop reads; the parameters change after it."""
-
-    def loss(p: Any, x: jax.Array) -> jax.Array:
-        h = jnp.tanh(x @ p["in"] + p["a"])
-        return jnp.mean(jnp.square(h @ p["out"] + p["b"]))
 
     def step(p: Any, m: Any, xs: jax.Array) -> Any:
         def micro(total: Any, x: jax.Array) -> Any:
@@ -100,8 +103,7 @@ def test_a_sum_of_gradients_over_microbatches_is_no_update() -> None:
         m = jax.tree.map(lambda m, g: 0.9 * m + g, m, g)
         return jax.tree.map(lambda p, m: p - 1e-3 * m, p, m), m
 
-    p = {"in": jnp.ones((64, 64)), "a": jnp.ones(64), "out": jnp.ones((64, 64)), "b": jnp.ones(64)}
-    tree = group_tree(hs.capture(step, p, p, jnp.ones((9, 32, 64)), exact=False).module)
+    tree = group_tree(hs.capture(step, WEIGHTS, WEIGHTS, jnp.ones((9, 32, 64)), exact=False).module)
     (loop,) = [g for g, label in enumerate(tree.label) if label == "micro"]
     inside = [label for g, label in enumerate(tree.label) if tree.parent[g] == loop]
     assert any("backward" in label for label in inside), inside

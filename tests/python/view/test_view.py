@@ -50,6 +50,16 @@ def test_each_block_has_every_column_that_is_declared_for_it():
     assert set(header["columns"]) == names_of(*STAGES) | strings
 
 
+def test_passes_say_their_direction(compiled):
+    _, columns = decoded(compiled("cnn_step").module)
+    said = {
+        (columns["strings"][label].partition(" ")[0], int(direction))
+        for label, direction in zip(columns["group.label"], columns["group.direction"], strict=True)
+        if direction
+    }
+    assert said == {("forward", 1), ("backward", 2)}
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_views_of_compiled_programs_are_consistent(compiled, name):
     module = compiled(name).module

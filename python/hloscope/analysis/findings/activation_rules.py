@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...hlo import Instruction, opcodes, walk
+from ..flops.matrix_unit import products_in
 from . import limits
 from .facts import Facts
 from .finding import Finding, names, percent
@@ -23,12 +24,18 @@ def wide_activations(facts: Facts) -> Iterator[Finding]:
     r = facts.cost.roofline
     if r is None or not facts.total_seconds or facts.on_host or facts.made_for_cpu:
         return
+    entry = facts.module.entry
+    given = entry.parameters if entry is not None else ()
+    if not any(s.element_type in _NARROW for p in given for s in p.shape.leaves()):
+        return
+    flops = np.nan_to_num(facts.cost.matrix_flops * facts.runs)
     found = [
         (facts.module.instructions[n], wide)
-        for n in np.flatnonzero(facts.cost.matrix_flops * facts.runs > 0).tolist()
+        for n in np.flatnonzero(flops > 0).tolist()
         if (wide := _promoted(facts.module.instructions[n])) is not None
     ]
-    if not found:
+    # a router or a head in f32 is no reason for the types of all others
+    if sum(flops[i.index] for i, _ in found) <= limits.MOST_PRODUCTS * flops.sum():
         return
     rows = [(i, s) for i in _moving(facts) if (s := _gained(facts, i)) > 0]
     gained = sum(s for _, s in rows)
@@ -59,9 +66,8 @@ def wide_activations(facts: Facts) -> Iterator[Finding]:
 
 def _promoted(unit: Instruction) -> Instruction | None:
     """The f32 operand of a product with weights that are given in a narrower type."""
-    inside = unit.called_computations[0].instructions if unit.opcode == "fusion" else (unit,)
-    for product in inside:
-        if product.opcode not in opcodes.PRODUCTS or len(product.operands) != 2:
+    for product in products_in(unit):
+        if len(product.operands) != 2:
             continue
         for weights, other in (product.operands, product.operands[::-1]):
             if (

@@ -17,7 +17,7 @@ from ...hlo.texts.places import short_line
 from ..base.lines.frames import own_line
 from ..base.operands import source_of
 from ..base.phases.phases import REMATERIALISED, phases
-from ..flops.matrix_unit import product_of
+from ..flops.matrix_unit import product_of, products_in
 from ..text.units import duration, quantity, size
 from . import limits
 from .collective_purposes import is_of_weights
@@ -199,9 +199,7 @@ _OTHERS = re.compile(
 
 def _is_of_another(i: Instruction) -> bool:
     """Whether a matmul is the compiler's form of a Fourier transform, a solver or a scan."""
-    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
-    found = [x for x in inside if x.opcode in _MATMUL] or [i]
-    return any(_OTHERS.search(x.op_name) for x in found)
+    return any(_OTHERS.search(x.op_name) for x in products_in(i) or [i])
 
 
 def _widened(facts: Facts) -> bool:
@@ -276,8 +274,7 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
 
 def could_be_more(facts: Facts, i: Instruction, what: str) -> bool:
     """Whether what is few are rows of data, which weights are multiplied with: a larger batch."""
-    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
-    dots = [x for x in inside if x.opcode in _MATMUL and len(x.operands) == 2]
+    dots = [x for x in products_in(i) if len(x.operands) == 2]
     if len(dots) != 1 or what not in ("rows", "columns"):
         return False
     few, many = dots[0].operands if what == "rows" else reversed(dots[0].operands)
@@ -301,7 +298,9 @@ def _product_bytes(i: Instruction) -> tuple[int, int]:
     """(what is multiplied, the product if only that is written) in bytes, as they are stored."""
     if i.opcode != "fusion":
         return sum(o.shape.byte_size for o in i.operands), i.shape.byte_size
-    dot = next((x for x in i.called_computations[0].instructions if x.opcode in _MATMUL), None)
+    dot = next(
+        (x for x in i.called_computations[0].instructions if x.opcode in opcodes.PRODUCTS), None
+    )
     if dot is None:
         return 0, 0
     made, todo = set[Instruction](), list(dot.operands)
@@ -323,14 +322,9 @@ def _read(facts: Facts, i: Instruction) -> float:
 
 def matmul_dims(i: Instruction) -> tuple[int, int, int] | None:
     """(rows, columns, contracted) of a dot, alone or as the only one of a fusion."""
-    if i.opcode == "fusion" and i.called_computations:
-        dots = [x for x in i.called_computations[0].instructions if x.opcode in _MATMUL]
-        return matmul_dims(dots[0]) if len(dots) == 1 else None
-    p = product_of(i)
+    products = products_in(i)
+    p = product_of(products[0]) if len(products) == 1 else None
     return None if p is None else (p.rows, p.columns, p.contracted)
-
-
-_MATMUL = ("dot", "convolution")
 
 
 def _ints(text: str | None) -> list[int]:
@@ -413,15 +407,10 @@ def _saveable(facts: Facts, again: npt.NDArray[np.bool_]) -> list[int]:
     found = []
     for n in np.flatnonzero(again & facts.cost.is_unit & (facts.runs > 0)).tolist():
         i = facts.module.instructions[n]
-        products = _products_in(i)
+        products = products_in(i)
         if products and all(_is_unbatched(x) for x in products):
             found.append(n)
     return found
-
-
-def _products_in(i: Instruction) -> list[Instruction]:
-    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
-    return [x for x in inside if x.opcode in _MATMUL]
 
 
 def _is_unbatched(product: Instruction) -> bool:
@@ -432,7 +421,7 @@ def _is_unbatched(product: Instruction) -> bool:
 
 
 def _of_products(facts: Facts, n: int) -> int:
-    return sum(x.shape.byte_size for x in _products_in(facts.module.instructions[n]))
+    return sum(x.shape.byte_size for x in products_in(facts.module.instructions[n]))
 
 
 def redundant_work(facts: Facts) -> Iterator[Finding]:

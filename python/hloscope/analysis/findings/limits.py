@@ -62,6 +62,8 @@ PADDED_BYTES = 1 << 16
 HOISTED_SHARE = 0.05
 # Of the step, by which activations of half the width would make it shorter.
 NARROWED_SHARE = 0.05
+# Of the matmul FLOPs, in products of f32 with bf16 weights: with fewer they explain no types.
+MOST_PRODUCTS = 0.5
 # Of the step, in scores of attention that are written and read.
 SCORES_SHARE = 0.1
 # Queries and keys: with fewer a kernel that goes over blocks of them has little to gain.

@@ -12,7 +12,7 @@ from ...hlo.walk import Position
 from ..base.loops.trips import trip_count
 from ..base.memory_tiling import storage_bytes
 from ..base.table import per_target
-from ..flops.matrix_unit import filled_flops, product_of
+from ..flops.matrix_unit import filled_flops, product_of, products_in
 from ..text.units import duration
 from . import limits
 from .facts import Facts
@@ -166,7 +166,7 @@ def _hoistable(module: Module, target: Target) -> Groups:
             continue
         by_line: dict[StackFrame | None, list[_Hoistable]] = {}
         for unit in body.instructions:
-            for product in _products(unit):
+            for product in products_in(unit):
                 if facts.runs[unit.index] and _is_given(body, product):
                     found = _at_once(facts, unit, product, trips)
                     by_line.setdefault(facts.line(product)[0], []).append(found)
@@ -204,11 +204,6 @@ def hoistable_products(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
-
-
-def _products(unit: Instruction) -> list[Instruction]:
-    inside = unit.called_computations[0].instructions if unit.opcode == "fusion" else (unit,)
-    return [x for x in inside if x.opcode in opcodes.PRODUCTS and len(x.operands) == 2]
 
 
 def _is_given(body: Computation, product: Instruction) -> bool:

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction, opcodes
+from ...hlo import Instruction
 from ..base.lines.op_name import is_operation
 from ..base.operands import source_of
 from ..base.phases.phases import BACKWARD, phases
 from ..comms.collective import Collective
 from ..cost.moves import moves
+from ..flops.matrix_unit import products_in
 from ..grouping.layers.layers import Run, layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, CompilerMessage, compiler_messages
@@ -211,8 +212,7 @@ def _have_own_weights(
 
 def _operands(i: Instruction) -> list[Instruction]:
     """What an instruction, or the products in its fusion, multiplies."""
-    inside = i.called_computations[0].instructions if i.opcode == "fusion" else (i,)
-    return [o for x in inside if x.opcode in opcodes.PRODUCTS for o in x.operands[:2]]
+    return [o for x in products_in(i) for o in x.operands[:2]]
 
 
 def _multiplied(i: Instruction) -> list[tuple[tuple[int, ...], ...]]:

@@ -16,7 +16,7 @@ import numpy as np
 from ...hlo import Instruction, Shape, opcodes, walk
 from ..base.memory_spaces import memory_space
 from ..base.memory_tiling import padding_bytes, storage_bytes
-from ..flops.matrix_unit import LOADING, Product, filled_flops, product_of
+from ..flops.matrix_unit import LOADING, Product, filled_flops, product_of, products_in
 from ..text.units import duration, size
 from . import limits
 from .compute_rules import could_be_more
@@ -94,7 +94,7 @@ def _unfilled(facts: Facts, n: int, side: int) -> _Unfilled | None:
     r = facts.cost.roofline
     if r is None or r.bound(n) != "compute" or not facts.runs[n]:
         return None
-    products = [p for x in _inside(i) if (p := product_of(x))]
+    products = [p for x in products_in(i) if (p := product_of(x))]
     if not any(filled_flops(p, side) > 2.0 * prod(p) for p in products):
         return None
     flops = float(facts.cost.matrix_flops[n])
@@ -111,19 +111,10 @@ def _unfilled(facts: Facts, n: int, side: int) -> _Unfilled | None:
     return _Unfilled(i, worst, took * runs, max(0.0, took - least) * runs)
 
 
-def _inside(i: Instruction) -> Iterator[Instruction]:
-    """The products in an instruction, fusions in fusions included."""
-    if i.opcode == "fusion":
-        for x in i.called_computations[0].instructions:
-            yield from _inside(x)
-    elif i.opcode in opcodes.PRODUCTS:
-        yield i
-
-
 def _is_of_heads(i: Instruction, p: Product) -> bool:
     """Whether both operands are a batch of what products made, as queries and keys are: then the
     model could have fewer and larger ones."""
-    product = next(x for x in _inside(i) if product_of(x) == p)
+    product = next(x for x in products_in(i) if product_of(x) == p)
     through = opcodes.ANYTHING - opcodes.PRODUCTS - opcodes.LOOPS
     return (
         p.batch > 1

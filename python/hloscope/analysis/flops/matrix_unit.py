@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction, Module
+from ...hlo import Instruction, Module, opcodes
 from ..base.table import table
 from .flops import Work
 
@@ -40,6 +40,19 @@ class Product(NamedTuple):
     rows: int
     columns: int
     contracted: int
+
+
+def products_in(i: Instruction) -> list[Instruction]:
+    """An instruction that multiplies, or those in a fusion: XLA:TPU has fusions in fusions."""
+    if i.opcode != "fusion" or not i.called_computations:
+        return [i] if i.opcode in opcodes.PRODUCTS else []
+    found: list[Instruction] = []
+    for x in i.called_computations[0].instructions:
+        if x.opcode == "fusion":
+            found += products_in(x)
+        elif x.opcode in opcodes.PRODUCTS:
+            found.append(x)
+    return found
 
 
 def product_of(i: Instruction) -> Product | None:

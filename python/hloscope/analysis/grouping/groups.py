@@ -113,6 +113,7 @@ class GroupTree:
     group: Ints  # one row per instruction: innermost group that holds it
     of_computation: Ints  # one row per computation
     backward: frozenset[int] = frozenset()  # groups that are the backward pass of something
+    forward: frozenset[int] = frozenset()  # and the forward pass
     turns: dict[int, str] = field(default_factory=dict)  # of loops: the function of each turn
 
     def children(self) -> list[list[int]]:
@@ -214,14 +215,10 @@ class _TreeBuilder:
                 label = _label(kind, self.module.computations[callee].name, instr)
                 if label == "body" and not self.plain:
                     name = loop_names(self.module).get(row)
-                    of = (
-                        name.turn
-                        if name
-                        else ""
-                        if self.outline.by_calls
-                        else self._body_of(callee)
-                    )
-                    label = of or label
+                    turn = name.turn if name else ""
+                    if not turn and not self.outline.by_calls:
+                        turn = self._body_of(callee)
+                    label = turn or label
                 self._computation(callee, kind, label, row, int(self.group[row]), queue)
 
     def _body_of(self, c: int) -> str:
@@ -635,8 +632,12 @@ class _TreeBuilder:
             group=self.group,
             of_computation=np.array(self.of_computation, np.int64),
             turns=self.turns,
-            backward=frozenset(g.index for g in self.nodes if g.path[-1:] == (BACKWARD,)),
+            forward=self._that_are(FORWARD),
+            backward=self._that_are(BACKWARD),
         )
+
+    def _that_are(self, direction: str) -> frozenset[int]:
+        return frozenset(g.index for g in self.nodes if g.path[-1:] == (direction,))
 
     def _labels(self) -> list[str]:
         """Names, without the letter of a stack that no other of its name stands beside."""

@@ -70,11 +70,10 @@ _SAYS_NOTHING = (
 
 @dataclass(frozen=True)
 class LoopName:
-    """Names of a loop, of one iteration and of the function the loop is in; "" where unknown."""
+    """Names of a loop and of one iteration; "" where unknown."""
 
     loop: str
     turn: str
-    within: str = ""
 
 
 def loop_label(body: str) -> str:
@@ -103,16 +102,11 @@ def loop_labels(
     ``calls``: loops of which it is known that each turn is a call of this function.
     """
     out = list(words)
-    known = loop_names(module)
-    names = {row: name.loop for row, name in known.items() if name.loop}
+    names = {row: name.loop for row, name in loop_names(module).items() if name.loop}
     for row, call in (calls or {}).items():
-        if call not in _SAYS_NOTHING and not names.get(row, "").startswith(call):
-            names[row] = call  # but "tower · image" says more
-        elif row not in names and not (row in known and known[row].within):
+        known = names.get(row, "")  # "tower · image" says more than "tower"
+        if not known or not (call in _SAYS_NOTHING or known.startswith(call)):
             names[row] = call
-    for row, name in known.items():
-        if row not in names and name.within:
-            names[row] = f"loop of {name.within}"
     for row, loop in names.items():
         trips = trip_count(module.instructions[row])
         out[row] = f"{loop} ×?" if trips is None else f"{loop} ×{trips:,}"
@@ -173,9 +167,10 @@ class _Namer:
                 turn = turns[row] or of_line.get(around[row], "")
                 alone = whole[rows[0]] and (not turn or called[call[-1][1]] > 1)
                 loop = call[-1][1] if alone else turn or self._scope_around(row)
-                within = call[-1][1] if call and call[-1][1] not in _SAYS_NOTHING else ""
-                if loop or turn or within:
-                    out[row] = LoopName(loop, turn, within)
+                if not loop and call and call[-1][1] not in _SAYS_NOTHING:
+                    loop = f"loop of {call[-1][1]}"
+                if loop:
+                    out[row] = LoopName(loop, turn)
         self._told_apart(out)
         return out | {row: LoopName(label, label) for row, label in self.windowed.items()}
 
@@ -269,7 +264,6 @@ class _Namer:
         same: dict[str, list[int]] = defaultdict(list)
         for row, name in names.items():
             same[name.loop].append(row)
-        same.pop("", None)
         for rows in same.values():
             over = {row: self._arguments(row) for row in rows}
             levels = list(zip(*over.values(), strict=False))
@@ -278,7 +272,7 @@ class _Namer:
                 continue
             for row in rows:
                 old = names[row]
-                names[row] = LoopName(f"{old.loop} · {over[row][apart]}", old.turn, old.within)
+                names[row] = LoopName(f"{old.loop} · {over[row][apart]}", old.turn)
 
     def _arguments(self, row: int) -> Path:
         """What the arguments that a loop runs over have in common: params, image."""

@@ -569,19 +569,19 @@ class _Composer:
         """Elements of what each computation is given that more than its updates use."""
         t = self.t
         read: dict[int, set[int]] = defaultdict(set)
-        for row in t.where("get-tuple-element").tolist():
-            element = t.instructions[row].tuple_index
-            given = t.operands.values[t.operands.offsets[row]]
-            if element is None or t.opcodes[t.opcode[given]] != "parameter":
-                continue
-            seen, todo = {row}, [row]
-            while todo:
-                for user in users.get(todo.pop(), ()):
-                    if passes[user] and user not in seen:
-                        seen.add(user)
-                        todo.append(user)
-                    elif not passes[user] and not updates[user] and user not in t.roots:
-                        read[int(t.computation[row])].add(element)
+        for c in np.flatnonzero(self._steps).tolist():
+            for row in range(int(t.first[c]), int(t.first[c]) + int(t.size[c])):
+                i = t.instructions[row]
+                if i.tuple_index is None or not i.operands or i.operands[0].opcode != "parameter":
+                    continue
+                seen, todo = {row}, [row]
+                while todo:
+                    for user in users.get(todo.pop(), ()):
+                        if passes[user] and user not in seen:
+                            seen.add(user)
+                            todo.append(user)
+                        elif not passes[user] and not updates[user] and user != t.roots[c]:
+                            read[c].add(i.tuple_index)
         return read
 
 
