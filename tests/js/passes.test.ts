@@ -9,7 +9,9 @@ import type { Flow } from "../../js/graph/project/flow.ts";
 import { ItemKind } from "../../js/graph/project/projection.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import { dashes } from "../../js/scene/surface.ts";
+import { PassLoader } from "../../js/state/passes/loader.ts";
 import { DiffKind, decodePasses, Life, type Passes } from "../../js/state/passes/passes.ts";
+import type { Host, PassCost, PassEvents } from "../../js/view.ts";
 
 const read = () =>
   decodePasses(new Uint8Array(readFileSync(join(inject("views"), "by_hand.passes"))));
@@ -210,4 +212,23 @@ test("the text of a row is its changes", async () => {
 test("a block without passes, or a damaged one, is refused in words", async () => {
   const raw = new Uint8Array(readFileSync(join(inject("views"), "plain.view")));
   await expect(decodePasses(raw)).rejects.toThrow("it has no passes");
+});
+
+test("figures that arrive before the passes are there when these are first shown", async () => {
+  const bytes = new Uint8Array(readFileSync(join(inject("views"), "by_hand.passes")));
+  const cost = { shapes: "local", flops: 7, bytes_accessed: 8, peak_bytes: 9 } as PassCost;
+  const host = {
+    passes: async (told: PassEvents) => {
+      told.cost(1, cost);
+      told.ended("");
+      return bytes;
+    },
+  } as unknown as Host;
+  const loader = new PassLoader(host, new AbortController().signal);
+  const seen: unknown[] = [];
+  loader.on(() => {
+    if (loader.passes) seen.push(loader.passes.rows[1].cost);
+  }, new AbortController().signal);
+  await loader.start();
+  expect(seen).toEqual([cost]);
 });

@@ -49,13 +49,11 @@ export class PassLoader {
     if (this.state.is === "loading" || this.state.is === "ready" || !this.host.passes) return;
     this.running = new AbortController();
     const { signal } = this.running;
-    let early: [number, PassCost][] = [];
+    const early: [number, PassCost][] = []; // figures that arrive before the passes
     let ended: string | null = null;
     this.set({ is: "loading", done: 0, of: 0, words: "Asking for the passes" });
-    const put = (row: number, cost: PassCost) => {
-      const { passes } = this;
-      if (!passes) early.push([row, cost]);
-      else if (passes.rows[row]) passes.rows[row].cost = cost;
+    const put = (passes: Passes, row: number, cost: PassCost) => {
+      if (passes.rows[row]) passes.rows[row].cost = cost;
     };
     try {
       const bytes = await this.host.passes(
@@ -68,8 +66,11 @@ export class PassLoader {
             } else if (state.is === "loading") this.set({ is: "loading", done, of, words });
           },
           cost: (row, cost) => {
-            put(row, cost);
-            if (this.state.is === "ready") this.set(this.state);
+            if (!this.passes) early.push([row, cost]);
+            else {
+              put(this.passes, row, cost);
+              this.set(this.state);
+            }
           },
           ended: (failed) => {
             ended = failed;
@@ -81,9 +82,8 @@ export class PassLoader {
       if (signal.aborted) return;
       const passes = await decodePasses(bytes);
       if (signal.aborted) return;
+      for (const [row, cost] of early) put(passes, row, cost);
       this.set({ is: "ready", passes, rest: ended ?? "", more: false });
-      for (const [row, cost] of early) put(row, cost);
-      early = [];
     } catch (error) {
       if (!signal.aborted) this.set({ is: "failed", message: (error as Error).message });
     }
