@@ -404,6 +404,10 @@ export interface Proof {
   lines: string[];
   /** Whether there is a changed program to open. */
   compiled?: boolean;
+  /** Name, before, after, and the change in percent or ""; of those that differ. */
+  figures?: string[][];
+  /** The program beside the changed one, as text. */
+  diff?: string;
 }
 export interface Finding {
   /** "gathered-twice" */
@@ -797,7 +801,7 @@ export const SHAPES: Record<string, Record<string, string>> = {
   WhyCard: { "string": "unknown opName opcode shape line listed operand had needs", "[string]": "callers others", "[Origin]": "origins" },
   GroupSet: { "boolean": "pairs", "[[number]]": "rows" },
   CollectiveExtras: { "[string]": "written ofPermutes", "[WhyCard]": "why", "[GroupSet]": "groups", "{string}": "assumes" },
-  Proof: { "string": "words", "boolean": "isProved compiled?", "[string]": "code lines" },
+  Proof: { "string": "words diff?", "boolean": "isProved compiled?", "[string]": "code lines", "[[string]]": "figures?" },
   Finding: { "string": "rule title evidence advice atStake line code scope", "number": "share count", "boolean": "inferred", "[number]": "instructions", "[string]": "ways?", "[Proof]": "proofs?" },
   Findings: { "[string]": "headline leftOut? failed", "number": "rules", "[Finding]": "rows" },
   TimelineExtras: { "[string]": "lanes", "number": "seconds entry", "string": "hardware" },

@@ -77,6 +77,12 @@ export interface Tried {
   as: "program" | "diff";
 }
 
+/** Its page, and findings that say more since; absent: as they were. */
+export interface TriedPage {
+  page: Uint8Array;
+  findings?: Findings;
+}
+
 export interface Host {
   /** The View block, gzip'd. May report progress while it arrives. */
   view(progress: (fraction: number | null) => void, signal: AbortSignal): Promise<Uint8Array>;
@@ -103,7 +109,7 @@ export interface Host {
     signal: AbortSignal,
   ): Promise<Findings>;
   /** The page of a program that was tried, or of its difference; absent: there is no kernel. */
-  tried?(proof: Tried, signal: AbortSignal): Promise<Uint8Array>;
+  tried?(proof: Tried, signal: AbortSignal): Promise<TriedPage>;
   /** Opens a source line if the host can (JupyterLab); absent: file:line is shown and copied. */
   openSource?(file: string, line: number): void;
   options?: Partial<Options>;

@@ -7,6 +7,8 @@ export const LONGEST = { name: 120, note: 2000, place: 200_000 };
 export interface Kept {
   place: string;
   bookmarks: Bookmark[];
+  /** The analyses block with what was tried since; absent: as the output has it. */
+  analyses?: Uint8Array;
 }
 
 /** Bubbles out of the explorer's element; its detail is `Kept`. */

@@ -14,7 +14,7 @@
  * {kind: "chip", chip, id}; the same with
  * one buffer, or {kind: "error", id, message}, comes back.
  */
-import { tellKept } from "../base/kept.ts";
+import { type Kept, tellKept } from "../base/kept.ts";
 import { mount } from "../mount.ts";
 import type {
   Bookmark,
@@ -170,7 +170,9 @@ function triedOf(model: Model): Pick<Host, "tried"> {
   return {
     tried: (proof, signal) =>
       compiled(model, { kind: "tried", ...proof }, signal, (reply, buffers) =>
-        reply.kind === "page" && buffers?.length ? toBytes(buffers[0]) : undefined,
+        reply.kind === "page" && buffers?.length
+          ? { page: toBytes(buffers[0]), findings: reply.findings }
+          : undefined,
       ),
   };
 }
@@ -230,9 +232,13 @@ interface RenderProps {
 }
 
 export function render({ model, el, signal }: RenderProps): () => void {
-  const tell = () => {
+  const tell = (more: Partial<Kept> = {}) => {
     const bookmarks = (model.get("_bookmarks") ?? []) as Bookmark[];
-    tellKept(el, { place: String(model.get("_place") ?? ""), bookmarks });
+    tellKept(el, { place: String(model.get("_place") ?? ""), bookmarks, ...more });
+  };
+  const onAnalyses = () => {
+    const data = model.get("_analyses") as DataView | null;
+    if (data?.byteLength) tell({ analyses: toBytes(data) });
   };
   const host: Host = {
     options: (model.get("_options") ?? {}) as Partial<Options>,
@@ -286,10 +292,12 @@ export function render({ model, el, signal }: RenderProps): () => void {
   const onOptions = () => mounted.setOptions((model.get("_options") ?? {}) as Partial<Options>);
   model.on("change:selection", onSelection as never);
   model.on("change:_options", onOptions as never);
+  model.on("change:_analyses", onAnalyses as never);
   if ((model.get("selection") as Selection | null)?.kind !== "none") onSelection();
   const dispose = () => {
     model.off("change:selection", onSelection as never);
     model.off("change:_options", onOptions as never);
+    model.off("change:_analyses", onAnalyses as never);
     mounted.dispose();
     element.remove();
   };

@@ -70,14 +70,21 @@ export function scatter(
   open?: (id: number) => void,
 ): HTMLElement {
   const shown = s.points.filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
-  const range = (values: number[]): [number, number] => {
+  // room for a name below the lowest point, which is of the front
+  const range = (values: number[], room: number): [number, number] => {
     const lo = Math.min(...values);
     const hi = Math.max(...values);
-    const pad = (hi - lo || Math.abs(hi) || 1) * 0.06;
+    const pad = (hi - lo || Math.abs(hi) || 1) * room;
     return [Math.max(0, lo - pad), hi + pad];
   };
-  const [x0, x1] = range(shown.map((p) => p.x));
-  const [y0, y1] = range(shown.map((p) => p.y));
+  const [x0, x1] = range(
+    shown.map((p) => p.x),
+    0.06,
+  );
+  const [y0, y1] = range(
+    shown.map((p) => p.y),
+    0.12,
+  );
   const at = (p: { x: number; y: number }) => ({
     x: LEFT + ((p.x - x0) / (x1 - x0)) * (W - LEFT - 16),
     y: 10 + (1 - (p.y - y0) / (y1 - y0)) * (H - BOTTOM - 10),
@@ -149,7 +156,10 @@ export function scatter(
   const around = shown.map(at).map(({ x, y }) => ({ x0: x - 6, x1: x + 6, y0: y - 6, y1: y + 6 }));
   out.append(
     ...names(
-      named.map((p) => ({ ...at(p), label: p.label })),
+      // those of the front first: there may be no room for all
+      [...named]
+        .sort((a, b) => Number(b.front) - Number(a.front))
+        .map((p) => ({ ...at(p), label: p.label })),
       around,
     ),
   );

@@ -14,7 +14,7 @@ const SECTIONS: Record<Section["type"], Shapes[string]> = {
   facts: { string: "title? note? copy?", "[(string,string)]": "rows" },
   text: { string: "title text", boolean: "code?" },
   table: {
-    string: `${HEAD} code_name?`,
+    string: `${HEAD} code_name? first_name?`,
     "[column]": "columns",
     "[[?string/number]]": "rows",
     "[?number]": "ids?",

@@ -108,7 +108,7 @@ export function table(
   }
   const open = h("button", { class: "action", type: "button" }, "Open the capture");
   const diff = h("button", { class: "action", type: "button" }, "Compare two");
-  const best = s.ids.find((id) => id !== null) ?? -1;
+  const first = s.ids.find((id) => id !== null) ?? -1;
   const copy = copying(`Copy its ${s.code_name ?? "code"}`, () => code.textContent ?? "");
   const code = h("pre", { tabindex: "0" });
   const codeOf = (id: number) => s.code?.[s.ids?.indexOf(id) ?? -1] ?? "";
@@ -117,15 +117,15 @@ export function table(
       row.setAttribute("aria-selected", String(selecting.ids.includes(id)));
     }
     open.disabled = selecting.ids.length !== 1;
-    const alone = selecting.ids.length === 1 && selecting.ids[0] !== best;
+    const alone = selecting.ids.length === 1 && selecting.ids[0] !== first;
     diff.disabled = selecting.ids.length !== 2 && !alone;
-    diff.textContent = alone ? "Compare with the best" : "Compare two";
+    diff.textContent = alone ? `Compare with ${s.first_name ?? "the best"}` : "Compare two";
     code.textContent = selecting.ids.map(codeOf).filter(Boolean).join("\n\n");
     code.hidden = copy.hidden = !code.textContent;
   };
   open.addEventListener("click", () => ask?.("open", selecting.ids));
   diff.addEventListener("click", () => {
-    ask?.("diff", selecting.ids.length === 1 ? [best, ...selecting.ids] : selecting.ids);
+    ask?.("diff", selecting.ids.length === 1 ? [first, ...selecting.ids] : selecting.ids);
   });
   const buttons = h(
     "div",

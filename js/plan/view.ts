@@ -42,6 +42,8 @@ export interface Table {
   /** Code of each row, shown when it is selected, or what `code_name` says that it is. */
   code?: string[];
   code_name?: string;
+  /** What the first row that opens is: others compare with it; absent: the best. */
+  first_name?: string;
 }
 
 export interface Scatter {

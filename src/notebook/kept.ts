@@ -1,11 +1,12 @@
 /**
- * The user's place in an output, and its bookmarks, which are kept in the output itself.
+ * The user's place in an output, its bookmarks, and what was tried, kept in the output itself.
  *
  *     explorer ──place, bookmarks──▶ Keeper ──on saving──▶ "place", "bookmarks" of the marker
- *     marker ──keptIn──▶ explorer that is drawn without a kernel
+ *              ──analyses──────────▶        ─────────────▶ the data block of its text/html
+ *     marker ──keptIn──▶ explorer that is drawn without a kernel ◀──savedData── text/html
  *
  * A new place alone does not mark a notebook as unsaved: it is written when the notebook is saved.
- * A bookmark is written at once, as the user asked for it.
+ * A bookmark, and what was tried, are written at once, as the user asked for them.
  */
 import type { DocumentRegistry } from "@jupyterlab/docregistry";
 import type { IOutput } from "@jupyterlab/nbformat";
@@ -13,6 +14,7 @@ import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { Widget } from "@lumino/widgets";
 import { bookmarksIn, KEPT_EVENT, type Kept, LONGEST } from "../../js/base/kept.ts";
 import { MARKER } from "./captures.ts";
+import { htmlIn, withAnalyses } from "./saved-data.ts";
 
 type Data = Readonly<Record<string, unknown>>;
 
@@ -26,10 +28,11 @@ export function keptIn(data: Data): Kept {
   };
 }
 
-/** The same output with this place and these bookmarks. */
-export function keeping(output: IOutput, kept: Kept): IOutput {
-  const data = (output.data ?? {}) as Record<string, unknown>;
+/** The same output with this place and these bookmarks, and with these analyses if there are any. */
+export function keeping(output: IOutput, { analyses, ...kept }: Kept): IOutput {
+  const data = { ...((output.data ?? {}) as Record<string, unknown>) };
   const marker = (data[MARKER] ?? {}) as Record<string, unknown>;
+  if (analyses) data["text/html"] = withAnalyses(htmlIn(data), analyses);
   return { ...output, data: { ...data, [MARKER]: { ...marker, ...kept } } } as unknown as IOutput;
 }
 
@@ -57,7 +60,8 @@ export class Keeper {
   keep(output: Widget, kept: Kept): void {
     const before = this.waiting.get(output) ?? this.of(output);
     this.waiting.set(output, kept);
-    if (before && JSON.stringify(before.bookmarks) !== JSON.stringify(kept.bookmarks)) this.write();
+    const isNew = before && JSON.stringify(before.bookmarks) !== JSON.stringify(kept.bookmarks);
+    if (isNew || kept.analyses) this.write();
   }
 
   forget(output: Widget): void {
@@ -75,7 +79,8 @@ export class Keeper {
       const at = this.find(output);
       if (!at) continue;
       const now = at.outputs.get(at.index);
-      if (JSON.stringify(keptIn(now.data)) === JSON.stringify(kept)) continue;
+      const { analyses, ...rest } = kept;
+      if (!analyses && JSON.stringify(keptIn(now.data)) === JSON.stringify(rest)) continue;
       at.outputs.set(at.index, keeping(now.toJSON(), kept));
     }
     this.waiting.clear();

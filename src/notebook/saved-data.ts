@@ -61,6 +61,48 @@ export function savedData(html: string): SavedData {
   };
 }
 
+/** The text/html of an output's data, which files keep as lines. */
+export function htmlIn(data: Readonly<Record<string, unknown>>): string {
+  const html = data["text/html"];
+  return Array.isArray(html) ? html.join("") : String(html ?? "");
+}
+
+/**
+ * The markup of a block within its output. Quotes are escaped in the attribute that is the page,
+ * "<" and ">" are not, and base64 has none of them.
+ */
+const markupOf = (id: string) =>
+  new RegExp(
+    `(<script type=(?:"|&quot;)application/octet-stream;base64(?:"|&quot;) ` +
+      `id=(?:"|&quot;)${id}(?:"|&quot;)>)[A-Za-z0-9+/=]*</script>`,
+  );
+const ANALYSES = markupOf("hloscope-analyses");
+const VIEW = markupOf("hloscope-view");
+
+/** The same output with these analyses; as it is where it has no view, such as a summary. */
+export function withAnalyses(html: string, analyses: Uint8Array): string {
+  const made = base64(analyses);
+  if (ANALYSES.test(html)) return html.replace(ANALYSES, (_, start) => `${start}${made}</script>`);
+  return html.replace(VIEW, (view, start: string) => {
+    const own = start.replace("hloscope-view", "hloscope-analyses");
+    return `${view}\n${own}${made}</script>`;
+  });
+}
+
+/** The output apart from its analyses. */
+export function withoutAnalyses(html: string): string {
+  return html.replace(ANALYSES, "");
+}
+
+function base64(bytes: Uint8Array): string {
+  let raw = "";
+  const part = 0x8000; // arguments of one call
+  for (let k = 0; k < bytes.length; k += part) {
+    raw += String.fromCharCode(...bytes.subarray(k, k + part));
+  }
+  return btoa(raw);
+}
+
 function parse(html: string): Document {
   return new DOMParser().parseFromString(html, "text/html");
 }

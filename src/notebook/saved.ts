@@ -22,7 +22,7 @@ import type { Mounted, Options } from "../../js/view.ts";
 import type { ExplorerSettings } from "../settings.ts";
 import { MARKER } from "./captures.ts";
 import { Keeper, keptIn } from "./kept.ts";
-import { savedData } from "./saved-data.ts";
+import { htmlIn, savedData, withoutAnalyses } from "./saved-data.ts";
 
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 /** Before the widgets' own renderer, which has rank -10. */
@@ -41,7 +41,7 @@ interface Near {
 
 class OutputRenderer extends Panel {
   private shown: Mounted | null = null;
-  /** What is drawn; the output is also set again when only its place or bookmarks change. */
+  /** What is drawn; the output is also set again when only what is kept with it changes. */
   private drawn = "";
 
   constructor(private readonly near: Near) {
@@ -52,7 +52,9 @@ class OutputRenderer extends Panel {
 
   async renderModel(model: MimeModel): Promise<void> {
     const id = (model.data[WIDGET] as { model_id?: unknown } | undefined)?.model_id;
-    const what = `${id} ${htmlOf(model)}`;
+    // a live widget shows by itself what was tried, which is then kept in the output
+    const html = htmlIn(model.data);
+    const what = `${id} ${typeof id === "string" ? withoutAnalyses(html) : html}`;
     if (what === this.drawn) return;
     this.drawn = what;
     this.clear();
@@ -120,17 +122,12 @@ class OutputRenderer extends Panel {
     const summary = model.data["text/plain"];
     this.shown = mountSaved(
       content.node,
-      htmlOf(model),
+      htmlIn(model.data),
       this.near.settings.options,
       Array.isArray(summary) ? summary.join("") : String(summary ?? ""),
       keptIn(model.data),
     );
   }
-}
-
-function htmlOf(model: MimeModel): string {
-  const html = model.data["text/html"];
-  return Array.isArray(html) ? html.join("") : String(html ?? "");
 }
 
 /** Draws a saved output from its data alone; if it has none, shows an error and the summary. */

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { capturesIn, facts, MARKER } from "../../src/notebook/captures.ts";
 import { cellFor, expressionAt, lineFor } from "../../src/notebook/expression.ts";
 import { isIdentifier } from "../../src/notebook/kernel.ts";
+import { withAnalyses, withoutAnalyses } from "../../src/notebook/saved-data.ts";
 
 const at = (marked: string) => {
   const offset = marked.indexOf("|");
@@ -129,4 +130,26 @@ it("no text of a notebook reaches the kernel as an identifier", () => {
   for (const odd of ["", "0123456789AB", "'+exit()+'aaa", "0123456789ab\n", 123456789012, null]) {
     expect(isIdentifier(odd), String(odd)).toBe(false);
   }
+});
+
+describe("analyses of a saved output", () => {
+  const block = (id: string, data: string) =>
+    `<script type="application/octet-stream;base64" id="hloscope-${id}">${data}</script>`;
+  const frame = (...blocks: string[]) =>
+    `<iframe srcdoc="${`<main>${blocks.join("\n")}</main>`.replaceAll('"', "&quot;")}"></iframe>`;
+  const made = new Uint8Array([1, 2, 3]);
+
+  it("are exchanged where they are, and nothing else is", () => {
+    const html = frame(block("view", "Vg=="), block("analyses", "QQ=="), block("text", "VA=="));
+    expect(withAnalyses(html, made)).toBe(html.replace("QQ==", "AQID"));
+    expect(withoutAnalyses(withAnalyses(html, made))).toBe(withoutAnalyses(html));
+  });
+  it("are added where a large program was saved before they were worked out", () => {
+    const html = frame(block("view", "Vg=="), block("text", "VA=="));
+    const added = frame(block("view", "Vg=="), block("analyses", "AQID"), block("text", "VA=="));
+    expect(withAnalyses(html, made)).toBe(added);
+  });
+  it("are not there where only a summary was kept", () => {
+    expect(withAnalyses("<pre>jit_step</pre>", made)).toBe("<pre>jit_step</pre>");
+  });
 });

@@ -114,7 +114,7 @@ def test_try_it_says_how_far_it_is_and_what_was_gained(
         "{height: 850, panel: 'findings'}", "state._proves = true;",
     )  # fmt: skip
     button = card_of(page).get_by_role("button", name="Try it")
-    assert button.get_attribute("title") == "Compiles: params, mean donated"
+    assert card_of(page).locator(".finding-try").inner_text() == "Try it\nparams, mean donated"
     button.click()
     last = "() => sent[sent.length - 1]"
     asked = page.evaluate(last)
@@ -133,7 +133,6 @@ def test_try_it_says_how_far_it_is_and_what_was_gained(
     again = page.evaluate(last)["id"]
     page.evaluate(say, {"kind": "proved", "id": again, "findings": found})
     card_of(page).get_by_text(PROVED).wait_for()
-    card_of(page).locator(".proofs summary").click()
     assert "donate_argnames=" in card_of(page).locator(".proofs pre").inner_text()
     card_of(page).get_by_role("button", name="Try again").wait_for()
     page.screenshot(path=shots / "findings-proved.png")
@@ -150,7 +149,7 @@ def test_a_change_that_was_tried_opens_as_a_page_and_beside_the_program(
         "{height: 850, panel: 'findings'}", "state._proves = true;",
     )  # fmt: skip
     (finding,) = trained.findings.of("not-donated")
-    pages = ProofJobs(trained, lambda content, buffers=(): sent.append((content, buffers)), id)
+    pages = ProofJobs(trained, lambda content, buffers=(): sent.append((content, buffers)), list)
     last = "() => sent[sent.length - 1]"
     for button, shown_as in (("Open", "program"), ("Diff", "diff")):
         card_of(page).get_by_role("button", name=button, exact=True).click()
@@ -170,6 +169,8 @@ def test_a_change_that_was_tried_opens_as_a_page_and_beside_the_program(
         tab.wait_for_selector(".toolbar" if shown_as == "program" else ".pictures .toolbar")
         if shown_as == "diff":
             assert tab.locator(".toolbar").count() == 2
+            card_of(page).get_by_text("What differs").click()
+            card_of(page).get_by_text("donated only in b: params, mean").wait_for()
         else:  # what it opens is the program with the change
             assert "not donated" not in tab.locator(".panel").inner_text()
         tab.screenshot(path=shots / f"findings-tried-{shown_as}.png")
@@ -194,6 +195,7 @@ def test_proofs_stay_in_a_page_without_a_kernel(
     trained.findings.prove()
     page = open_page(trained.to_html(tmp_path / "step.html").as_uri(), width=1500, height=950)
     card_of(page).get_by_text(PROVED).wait_for()
+    assert 'donate_argnames=("params", "mean")' in card_of(page).locator("pre").inner_text()
     for name in ("Try", "Open", "Diff"):
         assert card_of(page).get_by_role("button", name=name).count() == 0
     page.emulate_media(color_scheme="dark")

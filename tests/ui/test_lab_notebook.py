@@ -247,10 +247,11 @@ cap
 GAINED = "proved: params, mean donated: peak"
 
 
-def test_advice_is_tried_by_its_kernel_and_compared(
-    server: Server, new_page: Callable[[], Page]
+def test_advice_is_tried_by_its_kernel_and_stays_without_it(
+    server: Server, new_page: Callable[[], Page], shots: Path, tmp_path: Path
 ) -> None:
-    (server.root / "tried.ipynb").write_text(notebook(code_cell(UNDONATED)))
+    file = server.root / "tried.ipynb"
+    file.write_text(notebook(code_cell(UNDONATED)))
     page = new_page()
     open_lab(page, server, "tried")
     run_command(page, "docmanager:open", {"path": "tried.ipynb"})
@@ -266,6 +267,50 @@ def test_advice_is_tried_by_its_kernel_and_compared(
     beside = opened.value
     beside.wait_for_selector(".pictures .toolbar")
     assert beside.locator(".toolbar").count() == 2
+    # the widget that was asked is still the same one, and says what differs itself
+    expect(card.get_by_text("What differs")).to_be_visible()
+    page.screenshot(path=shots / "lab-tried.png")
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
+    page.close()
+
+    # opened again, with no kernel: a copy, as this server still runs that of the first
+    saved = json.loads(file.read_text())
+    file = server.root / "tried again.ipynb"
+    file.write_text(notebook(*saved["cells"], kernel="gone-kernel"))
+    other = new_page()
+    open_lab(other, server, "again-tried")
+    run_command(other, "docmanager:open", {"path": file.name})
+    choose = other.locator(".jp-Dialog select")
+    expect(choose).to_be_visible()
+    choose.select_option("null")
+    other.locator(".jp-Dialog button.jp-mod-accept").click()
+    expect(view(other).locator("canvas").first).to_be_visible()
+    expect(other.locator(".hloscope-live")).to_have_count(0)
+    view(other).get_by_role("tab", name="Findings", exact=True).click()
+    expect_tried(view(other).locator(".finding", has_text="not donated").first)
+    other.screenshot(path=shots / "lab-tried-again.png")
+
+    # and as a page, in which the frame is all that is left
+    nbconvert = pytest.importorskip("nbconvert", reason="nbconvert is not installed")
+    html, _ = nbconvert.HTMLExporter().from_filename(str(file))
+    made = tmp_path / "tried.html"
+    made.write_text(html)
+    exported = new_page()
+    exported.route("http*://**", lambda route: route.abort())
+    exported.goto(made.as_uri())
+    frame = exported.frame_locator("iframe[srcdoc]")
+    expect_tried(frame.locator(".finding", has_text="not donated").first)
+
+
+def expect_tried(card: Any) -> None:
+    """What was gained, the code for it and the difference, without anything to press."""
+    expect(card.get_by_text(GAINED)).to_be_visible()
+    expect(card.get_by_text('jax.jit(step, donate_argnames=("params", "mean"))')).to_be_visible()
+    card.get_by_text("What differs").click()
+    expect(card.get_by_text("donated only in b: params, mean")).to_be_visible()
+    for name in ("Try it", "Try again", "Open", "Diff"):
+        expect(card.get_by_role("button", name=name, exact=True)).to_have_count(0)
 
 
 def right_click(page: Page, cell: Any, word: str) -> None:

@@ -5,7 +5,7 @@ import * as format from "../../base/format.ts";
 import { shortLine } from "../../base/lines.ts";
 import { costsOf } from "../../state/cost/costs.ts";
 import { findingsOf } from "../../state/findings.ts";
-import type { Finding, Findings } from "../../view-extras.ts";
+import type { Finding, Findings, Proof } from "../../view-extras.ts";
 import type { Panel, PanelContext } from "../panel.ts";
 import { chipQuestion, editedNote } from "../parts/chips.ts";
 import { copyButton, instructionRow, longList, note } from "../parts/parts.ts";
@@ -24,9 +24,12 @@ function draw(element: HTMLElement, ctx: PanelContext): void {
   const found = findingsOf(ctx.model);
   if (!found) return;
   element.replaceChildren();
-  const again = (made: Findings) => {
+  const again = (made: Findings, tried: Finding) => {
     ctx.model.header.extras.findings = made;
     draw(element, ctx);
+    // what gained nothing is last now
+    const at = made.rows.findIndex((r) => r.rule === tried.rule && r.title === tried.title);
+    element.querySelectorAll(".finding")[at]?.scrollIntoView({ block: "nearest" });
   };
   element.append(
     h("h2", { class: "title" }, "Findings"),
@@ -52,34 +55,70 @@ function draw(element: HTMLElement, ctx: PanelContext): void {
   for (const reason of found.failed) element.append(note(`Not worked out: ${reason}`));
 }
 
-/** What trying the advice gave: each way with the code to put into the source. */
+/** What trying the advice gave: each way, its figures, and the code to put into the source. */
 function proofs(ctx: PanelContext, row: Finding): HTMLElement | null {
   if (!row.proofs?.length) return null;
   return h(
     "ul",
     { class: "proofs" },
-    ...row.proofs.map((proof, way) =>
+    ...row.proofs.map((proof, way) => tried(ctx, row, proof, way)),
+  );
+}
+
+function tried(ctx: PanelContext, row: Finding, proof: Proof, way: number): HTMLElement {
+  const difference = h("div", null);
+  const differs = (text: string) =>
+    difference.replaceChildren(
+      h("details", null, h("summary", null, "What differs"), h("pre", { class: "wrap" }, text)),
+    );
+  if (proof.diff) differs(proof.diff);
+  return h(
+    "li",
+    { class: proof.isProved ? "proved" : "dim" },
+    proof.words,
+    // the sentence has the one figure that it is about
+    proof.figures && proof.figures.length > 1 ? beforeAndAfter(proof.figures) : null,
+    ...proof.code.map((code, k) => codeToPaste(code, proof.lines[k], proof.isProved)),
+    difference,
+    proof.compiled ? opened(ctx, row, way, differs) : null,
+  );
+}
+
+/** The figures that differ, a line each. */
+function beforeAndAfter(figures: readonly string[][]): HTMLElement {
+  return h(
+    "ul",
+    { class: "before-after" },
+    ...figures.map(([name, before, after, change]) =>
       h(
         "li",
-        { class: proof.isProved ? "proved" : "dim" },
-        proof.words,
-        proof.compiled ? opened(ctx, row, way) : null,
-        ...proof.code.map((code, k) =>
-          h(
-            "details",
-            null,
-            h("summary", null, proof.lines[k] ? `Code for ${shortLine(proof.lines[k])}` : "Code"),
-            h("pre", { class: "wrap" }, code),
-            copyButton(() => code, "this code"),
-          ),
-        ),
+        null,
+        h("span", { class: "dim" }, name),
+        h("span", null, `${before} → ${after}`),
+        change ? h("span", null, change) : null,
       ),
     ),
   );
 }
 
+/** The code of one change: open where it is known to gain something. */
+function codeToPaste(code: string, line: string, open: boolean): HTMLElement {
+  return h(
+    "details",
+    { open },
+    h("summary", null, line ? `Code to paste, ${shortLine(line)}` : "Code to paste"),
+    h("pre", { class: "wrap" }, code),
+    copyButton(() => code, "this code"),
+  );
+}
+
 /** Buttons that show the program of a change that was tried, alone or beside this one. */
-function opened(ctx: PanelContext, row: Finding, way: number): HTMLElement | null {
+function opened(
+  ctx: PanelContext,
+  row: Finding,
+  way: number,
+  differs: (text: string) => void,
+): HTMLElement | null {
   const { host } = ctx;
   if (!host.tried) return null;
   const at = h("div", { class: "finding-try", "aria-live": "polite" });
@@ -109,14 +148,20 @@ function opened(ctx: PanelContext, row: Finding, way: number): HTMLElement | nul
       h("button", { class: "mini", type: "button", onclick: cancel }, "Cancel"),
     );
     try {
-      const page = await host.tried?.({ rule: row.rule, title: row.title, way, as }, stop.signal);
-      if (!page || ctx.signal.aborted) return;
-      const url = URL.createObjectURL(new Blob([page as BlobPart], { type: "text/html" }));
+      const made = await host.tried?.({ rule: row.rule, title: row.title, way, as }, stop.signal);
+      if (!made || ctx.signal.aborted) return;
+      if (made.findings) {
+        ctx.model.header.extras.findings = made.findings;
+        const same = made.findings.rows.find((r) => r.rule === row.rule && r.title === row.title);
+        const text = same?.proofs?.[way]?.diff;
+        if (text) differs(text);
+      }
+      const url = URL.createObjectURL(new Blob([made.page as BlobPart], { type: "text/html" }));
       ctx.signal.addEventListener("abort", () => URL.revokeObjectURL(url), { once: true });
       window.open(url, "_blank");
       // a browser may block what opens long after a click
       const text = as === "diff" ? "both programs" : "the changed program";
-      offer(h("a", { href: url, target: "_blank", rel: "noopener" }, text));
+      offer(h("a", { class: "link", href: url, target: "_blank", rel: "noopener" }, text));
     } catch (error) {
       offer(note(`Not opened: ${(error as Error).message}`));
     } finally {
@@ -138,13 +183,14 @@ function tryIt(
   const at = h("div", { class: "finding-try", "aria-live": "polite" });
   const offer = (failed = "") => {
     const start = () => void run();
-    const title = `Compiles: ${row.ways?.join("; or ")}`;
+    const title = "Compiles the program with this change, and says what it gains";
     at.replaceChildren(
       h(
         "button",
         { class: "mini", type: "button", onclick: start, title },
         row.proofs ? "Try again" : "Try it",
       ),
+      h("span", { class: "dim" }, row.ways?.join("; or ") ?? ""),
       failed ? note(failed) : "",
     );
   };
@@ -176,7 +222,7 @@ function card(
   ctx: PanelContext,
   row: Finding,
   first: boolean,
-  again: (found: Findings) => void,
+  again: (found: Findings, tried: Finding) => void,
 ): HTMLElement {
   const { store, graph } = ctx;
   const show = () => {
@@ -213,7 +259,7 @@ function card(
     row.atStake ? h("div", { class: "dim" }, `At stake: ${row.atStake}`) : null,
     where,
     proofs(ctx, row),
-    tryIt(ctx, row, again),
+    tryIt(ctx, row, (found) => again(found, row)),
     h(
       "details",
       { open: first },

@@ -23,7 +23,7 @@ from ..analysis.diff.differences import Change, CollectiveItem, Delta, Item, Pla
 from ..analysis.diff.measured import MeasuredChange, MeasuredDiff
 from ..analysis.diff.result import Diff
 from ..analysis.findings.finding import Costliest, Finding, Findings, Headline
-from ..analysis.findings.proof import Proof
+from ..analysis.findings.proof import FigureChange, Proof
 from ..analysis.flops.flops import Work
 from ..analysis.measured.events import MeasuredEvents, MeasuredLane
 from ..analysis.measured.measured import Measured, MeasuredInstruction
@@ -88,6 +88,7 @@ __all__ = [
     "FateCause",
     "FateKind",
     "Fates",
+    "FigureChange",
     "Figures",
     "Finding",
     "Findings",

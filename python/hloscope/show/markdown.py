@@ -10,9 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.diff.text import amount, change_text, item_text, place_parts, signed
+from ..analysis.diff.text import (
+    amount,
+    change_text,
+    donated_text,
+    item_text,
+    place_parts,
+    signed,
+)
 from ..analysis.findings.finding import Finding, Findings, percent
 from ..analysis.text.units import count, duration, quantity, size
 from ..hlo.parts import printable
@@ -136,7 +144,20 @@ def _finding(f: Finding) -> str:
         lines.append(f"Try: {words(f.advice)}")
     lines += [words(str(p)) for p in f.proofs]
     # two spaces break the line, three hold it in its item
-    return "  \n   ".join(filter(None, lines))
+    return "  \n   ".join(filter(None, lines)) + _proved(f)
+
+
+def _proved(f: Finding) -> str:
+    """What the best way changes: code to paste, figures, and the difference where it is known."""
+    best = next(iter(f.proofs), None)
+    if best is None or not best.is_proved:
+        return ""
+    parts = [_block("\n".join(best.code_lines()))]
+    if best.diff:
+        parts.append(folded("What differs", _block(best.diff)))
+    elif len(best.figures) > 1:  # the sentence has the one it is about
+        parts.append(words(", ".join(map(str, best.figures))))
+    return "\n\n" + indent("\n\n".join(parts), "   ") + "\n"
 
 
 def _collectives(cap: Capture) -> list[str]:
@@ -231,6 +252,8 @@ def compared(found: Comparison, limit: int = ROWS) -> str:
             f"{found.matched:,} instructions match, {len(found.changed):,} of them changed; "
             f"{len(found.removed):,} removed, {len(found.added):,} added."
         )
+        of = donated_text(found, ("before", "after"))
+        out += [f"{words(s[0].upper() + s[1:])}." for s in of]
     totals = [d for d in found.totals if d.change != 0]
     out += _deltas("", totals) or (["All totals are equal."] if found else [])
     out += _new_findings(found)

@@ -485,6 +485,10 @@ class Proof(TypedDict):
     """ "model.py:37", one for each change; "" unknown."""
     compiled: NotRequired[bool]
     """Whether there is a changed program to open."""
+    figures: NotRequired[list[list[str]]]
+    """Name, before, after, and the change in percent or ""; of those that differ."""
+    diff: NotRequired[str]
+    """The program beside the changed one, as text."""
 
 
 class Finding(TypedDict):

@@ -391,3 +391,26 @@ def test_the_page_has_both_pictures_and_which_box_is_which() -> None:
     assert 'data-side="first"' in page
     assert [d.name for d in found.totals][:1] == ["modelled step"]
     assert "iframe" in found._repr_mimebundle_()["text/html"]
+
+
+def test_what_is_donated_is_a_difference() -> None:
+    """Instructions are the same: only the memory of an argument is the result's."""
+    text = """HloModule step, {alias}is_scheduled=true
+
+ENTRY main (p: f32[64,64], x: f32[64,64]) -> f32[64,64] {{
+  %p = f32[64,64]{{1,0}} parameter(0), metadata={{op_name="params['w']"}}
+  %x = f32[64,64]{{1,0}} parameter(1), metadata={{op_name="x"}}
+  ROOT %new = f32[64,64]{{1,0}} add(%p, %x)
+}}
+"""
+    alias = "input_output_alias={{ {{}}: (0, {{}}, may-alias) }}, ".format()
+    plain, donated = (hs.read(text.format(alias=a)) for a in ("", alias))
+    found = hs.diff(plain, donated)
+    assert found
+    assert found.donated == ((), ("params['w']",))
+    assert "donated only in b: params['w']" in str(found)
+    assert "peak live bytes" in str(found)
+    assert "Donated only in the second: params[&#x27;w&#x27;]." in found.html()
+    assert "Donated only after: " in found.to_markdown()
+    assert not hs.diff(donated, donated)
+    assert hs.diff(donated, plain).donated == (("params['w']",), ())

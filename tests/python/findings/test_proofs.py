@@ -82,6 +82,28 @@ def test_proofs_stay_in_the_capture_its_views_and_pages(module: Any) -> None:
         hs.read(cap.text).findings.prove()
 
 
+def test_a_proof_says_what_else_moved_and_prints_the_code(module: Any) -> None:
+    cap = captured(module)
+    (proof,) = cap.findings.prove().of("not-donated")[0].proofs
+    (figure,) = proof.figures
+    assert (figure.before, figure.after) == proof.peak
+    assert str(figure) == "peak memory 16.3 MiB → 12.5 MiB (−23 %)"
+    assert proof.to_dict()["figures"][0]["name"] == "peak memory"
+    code = 'jax.jit(step, donate_argnames=("params", "mean"))'
+    assert f"\n        {code}\n" in f"{cap.findings}\n"
+    # an item of a list holds what is indented by three, code what is indented by four more
+    assert f"\n\n       {code}\n" in cap.to_markdown()
+    # the difference is there once it was asked for, and stays
+    jobs = ProofJobs(cap, lambda content, buffers=(): sent.append(content), lambda: None)
+    sent: list[dict[str, Any]] = []
+    (finding,) = cap.findings.of("not-donated")
+    jobs.open(1, finding.rule, finding.title, 0, "diff").join(60)
+    assert sent[-1]["findings"]["rows"][0]["proofs"][0]["diff"].startswith("a: jit_step\n")
+    for kept in (cap, pickle.loads(pickle.dumps(cap))):
+        assert "donated only in b: params, mean" in kept.findings[0].proofs[0].diff
+        assert "donated only in b: params, mean" in kept.to_markdown()
+
+
 def test_what_would_gain_nothing_is_not_said(module: Any) -> None:
     """The gradients, which are gone when new parameters are written, leave them their memory."""
     given = module.step_args[0], module.step_args[2]

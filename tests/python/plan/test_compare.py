@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from hloscope.__main__ import main
+from hloscope.plan.comparing.variants import view
 
 F32 = jnp.float32
 W, X = jax.ShapeDtypeStruct((4, 256, 256), F32), jax.ShapeDtypeStruct((512, 256), F32)
@@ -66,6 +67,23 @@ def test_functions_captures_and_files_are_compared(cap: hs.Capture, tmp_path: Pa
     assert "Programs" in found.html()
     with pytest.raises(ValueError, match="give programs by name"):
         hs.compare({})
+
+
+def test_a_changed_capture_has_its_code_and_the_time_it_took(cap: hs.Capture) -> None:
+    found = hs.compare({"as is": cap, "donated": cap.what_if(donate="w")})
+    assert (found.code("as is"), found.code("donated")) == (
+        "", 'jax.jit(step, donate_argnames=("w",))',
+    )  # fmt: skip
+    assert all(v.compile_seconds for v in found)
+    (table,) = [s for s in view(found)["sections"] if s["type"] == "table"]
+    # in the order given: the first is not the best
+    assert table["first_name"] == "“as is”"
+    assert "A click on a row shows the code" in table["note"]
+    assert "A click" not in found_note(hs.compare({"as is": cap}))
+
+
+def found_note(found: hs.results.planning.Variants) -> str:
+    return next(str(s["note"]) for s in view(found)["sections"] if s["type"] == "table")
 
 
 def test_the_command_compares_files(

@@ -20,6 +20,7 @@ from ...hlo import Computation, Instruction, Module, opcodes
 from ...hlo.texts.listed import shortened
 from ..base.captured import Captured
 from ..base.lines.frames import own_line
+from ..base.operands import given_name
 from ..comms.collective import Collective, total_of
 from ..comms.collectives import collectives
 from ..memory.memory import analysed
@@ -68,6 +69,7 @@ def compare(a: Captured, b: Captured) -> tuple[Diff, tuple[tuple[int, int], ...]
         scopes=by_scope(a, b, matched.pairs),
         plumbing=sum(i.opcode in PLUMBING for i in (*matched.removed, *matched.added))
         + sum(c.a.opcode in PLUMBING for c in matched.changed),
+        donated=_donated(a, b),
     )
     return differences, tuple(matched.pairs)
 
@@ -238,6 +240,30 @@ def _totals(sums: list[dict[str, Any]], rows: list[tuple[Collective, ...]]) -> t
         total("parameter bytes", "B", "parameter_bytes"),
         total("output bytes", "B", "output_bytes"),
     )
+
+
+def _donated(a: Captured, b: Captured) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Arguments whose memory results take in one program only."""
+    first, second = (_reused(p) for p in (a, b))
+    return (
+        tuple(n for n in first if n not in second),
+        tuple(n for n in second if n not in first),
+    )
+
+
+def _reused(p: Captured) -> dict[str, None]:
+    """By name, where the person gave one: instructions have other names in another program."""
+    entry = p.module.entry
+    if entry is None:
+        return {}
+    known = {a.parameter: a.name for a in p.target.arguments if a.parameter is not None}
+    by_number = {i.parameter_number or 0: i for i in entry.parameters}
+    out: dict[str, None] = {}
+    for number in sorted({a.parameter_number for a in p.module.input_output_alias}):
+        instruction = by_number.get(number)
+        named = known.get(number) or (given_name(instruction) if instruction is not None else "")
+        out[named or f"argument {number}"] = None
+    return out
 
 
 def _modelled(sums: list[dict[str, Any]]) -> tuple[Delta, ...]:

@@ -105,9 +105,13 @@ class Differences:
     scopes: tuple[Place, ...] = ()
     plumbing: int = 0  # differences of tuples and their elements, which are not listed
     changed_collectives: tuple[CollectiveChange, ...] = ()  # of both programs
+    # arguments whose memory results take, in the first program only and in the second only
+    donated: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.changed or self.plumbing)
+        return bool(
+            self.removed or self.added or self.changed or self.plumbing or any(self.donated)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as ``hloscope diff --json`` prints it."""

@@ -10,7 +10,7 @@ from html import escape
 
 from ...hlo.texts.places import whole_place
 from .differences import CollectiveItem, Delta, Differences, Item, Place
-from .text import amount, change_parts, place_parts, signed
+from .text import amount, change_parts, donated_text, place_parts, signed
 
 LIMIT = 2000  # rows of a table; browsers lay out longer ones slowly
 
@@ -77,6 +77,8 @@ def tables(diff: Differences, index: Sequence[Mapping[str, int]] = ({}, {})) -> 
         )
     else:
         said = f"No difference: {diff.matched:,} instructions match."
+    for sentence in donated_text(diff, ("in the first", "in the second")):
+        said += f" {sentence[0].upper()}{escape(sentence[1:])}."
     sides = "".join(
         f'<p class="sides"><svg width="10" height="10"><rect class="{which}" width="10" '
         f'height="10"/></svg> {which}: <b>{escape(name)}</b></p>'

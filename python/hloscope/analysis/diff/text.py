@@ -11,6 +11,7 @@ from ..text.units import count, duration, printed, quantity, size
 from .differences import Change, CollectiveChange, CollectiveItem, Delta, Differences, Item, Place
 
 LIMIT = 40  # instructions of each kind
+DONATED = 6  # arguments
 
 
 def text(diff: Differences, limit: int = LIMIT) -> str:
@@ -48,6 +49,7 @@ def _lines(diff: Differences, limit: int) -> Iterator[str]:
     if not diff:
         yield f"no difference: {diff.matched:,} instructions match"
         return
+    yield from donated_text(diff)
     yield (
         f"{diff.matched:,} instructions match, {len(diff.changed):,} of them changed; "
         f"{len(diff.removed):,} removed, {len(diff.added):,} added"
@@ -77,6 +79,15 @@ def _lines(diff: Differences, limit: int) -> Iterator[str]:
     yield from _section("changed", map(_change, diff.changed), limit)
     yield from _section("removed", map(item_text, diff.removed), limit)
     yield from _section("added", map(item_text, diff.added), limit)
+
+
+def donated_text(diff: Differences, sides: tuple[str, str] = ("in a", "in b")) -> list[str]:
+    """``donated only in b: params, mean``; nothing where both donate the same."""
+    return [
+        f"donated only {side}: {', '.join(names[:DONATED])}{and_more(len(names) - DONATED)}"
+        for side, names in zip(sides, diff.donated, strict=True)
+        if names
+    ]
 
 
 def _table(title: str, deltas: Iterable[Delta], limit: int) -> Iterator[str]:

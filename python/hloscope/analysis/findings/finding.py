@@ -67,7 +67,11 @@ class Finding(Row):
             place = " · ".join(filter(None, (self.scope, whole_place(self.line))))
             at = [f"    at {place}{' (inferred)' if self.inferred else ''}{code}"]
         tried = [f"    Try: {self.advice}"] if self.advice else []
-        proved = [f"    {p}" for p in self.proofs]
+        proved = []
+        for n, p in enumerate(self.proofs):
+            proved.append(f"    {p}")
+            if n == 0 and p.is_proved:
+                proved += [f"        {line}" for line in p.code_lines()]
         return printed([head, *at, f"    {self.evidence}", *tried, *proved])
 
     @property

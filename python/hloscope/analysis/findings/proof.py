@@ -7,7 +7,7 @@ from typing import Any
 
 from ...hlo.changes import MAY_ALTER, Changes, ProgramChange
 from ..text.results import Row
-from ..text.units import duration, size
+from ..text.units import MINUS, duration, quantity, size
 
 # Less than this part of a figure is none: layouts and schedules move it as much by chance.
 LEAST_GAIN = 0.02
@@ -16,12 +16,38 @@ Pair = tuple[float | None, float | None]  # before and after; None is unknown
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class FigureChange(Row):
+    """A figure of the program before and after a change, per device and step; None is unknown."""
+
+    name: str  # "peak memory", "all-gather over data"
+    unit: str  # "B", "s", "FLOP"; "" of a number
+    before: float | None
+    after: float | None
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """Before, after, and the change of a known one in percent: ``16.3 MiB``, ``-23 %``."""
+        texts = quantity(self.before, self.unit), quantity(self.after, self.unit)
+        if not self.before or self.after is None or texts[0] == texts[1]:
+            return *texts, ""
+        return *texts, f"{100 * (self.after - self.before) / self.before:+.0f} %".replace(
+            "-", MINUS
+        )
+
+    def __str__(self) -> str:
+        before, after, change = self.words
+        return f"{self.name} {before} → {after}" + (f" ({change})" if change else "")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Proof(Row):
     """A way to follow an advice, tried: figures per device, before and after.
 
     ``asked`` is for ``cap.what_if(**proof.asked)``, ``changes`` the code for the source.
     ``gains`` is the figure that the finding is about: "peak", "wire" or "step"; ``error`` says why
-    there are no figures. Seconds of the step are modelled.
+    there are no figures. Seconds of the step are modelled. ``figures`` are those that differ, and
+    the one it is about; ``diff`` is the program beside the changed one, as text, once that was
+    asked for.
     """
 
     asked: Changes
@@ -32,6 +58,8 @@ class Proof(Row):
     wire: Pair = (None, None)
     error: str = ""
     compile_seconds: float | None = None
+    figures: tuple[FigureChange, ...] = ()
+    diff: str = ""
 
     @property
     def gain(self) -> float:
@@ -81,6 +109,14 @@ class Proof(Row):
                 out.append(f"{words} {unit(before)} → {unit(after)}{note}")
         return out
 
+    def code_lines(self) -> list[str]:
+        """The code for the source, each change below the place that it goes to."""
+        out: list[str] = []
+        for c in self.changes:
+            out += [f"# {c.line}"] if c.line else []
+            out += c.code.splitlines()
+        return out
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "words": self.label,
@@ -94,6 +130,8 @@ class Proof(Row):
             "wire_bytes": list(self.wire),
             "error": self.error or None,
             "compile_seconds": self.compile_seconds,
+            "figures": [f.to_dict() for f in self.figures],
+            "diff": self.diff or None,
         }
 
 

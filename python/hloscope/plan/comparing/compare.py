@@ -54,7 +54,11 @@ def compare(
             cap = found[name] = _captured(program, args, given)
             if cap.stage == "optimized":
                 measured = cap.measured.total_seconds if cap.measured is not None else None
-                rows[name] = Variant(name, figures(cap), measured_seconds=measured)
+                code = "\n".join(c.code for c in cap.changes)
+                took = cap.target.compile_seconds
+                rows[name] = Variant(
+                    name, figures(cap), "", code, compile_seconds=took, measured_seconds=measured
+                )
             else:
                 (jobs[name],) = make_jobs(cap, [Changes()], options)
         except KeyboardInterrupt:
@@ -80,7 +84,9 @@ def _variant(name: str, answer: Mapping[str, Any]) -> Variant:
     error = str(answer.get("error", ""))
     made: CandidateFigures | None = None if error else from_plain(answer["figures"])
     code = "" if error else "\n".join(ProgramChange(*c).code for c in answer["changes"])
-    return Variant(name, made, error, code, answer.get("compile_seconds"))
+    # XLA's alone, as of a capture; results of an older store have only the time of all of it
+    took = answer.get("compiler_seconds") or answer.get("compile_seconds")
+    return Variant(name, made, error, code, took)
 
 
 def _title(programs: Mapping[str, Any]) -> str:
@@ -112,7 +118,7 @@ def changed(
 ) -> Variants:
     """A capture as it is and with each of the changes, by name."""
     options = options or ProofOptions()
-    rows = [Variant("as is", figures(cap))]
+    rows = [Variant("as is", figures(cap), compile_seconds=cap.target.compile_seconds)]
     answers = run_jobs(make_jobs(cap, list(ways.values()), options), options)
     for name, answer in zip(ways, answers, strict=True):
         if answer is not None:

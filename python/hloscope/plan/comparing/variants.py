@@ -207,10 +207,14 @@ def view(s: Variants) -> dict[str, Any]:
         {"name": "instructions"}, {"name": "compiled in", "unit": "s"},
     ]  # fmt: skip
     heads += [{"name": "no figures"}] * failed
+    note = "Marked: no other is both faster and smaller."
+    if any(v.code for v in s.rows):
+        note += " A click on a row shows the code to paste."
     table = {
         "type": "table",
         "title": "Programs",
-        "note": "Marked: no other is both faster and smaller.",
+        "note": note,
+        "first_name": next((f"“{v.name}”" for v in s.rows if not v.error), ""),
         "columns": heads,
         "rows": [
             [v.name, f[0], *[v.measured_seconds] * measured, *f[1:], v.compile_seconds]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...analysis.findings.finding import Finding, Findings
-from ...analysis.findings.proof import Proof, measure_of
+from ...analysis.findings.proof import FigureChange, Proof, measure_of
 from ...api.capture import Capture
 from ...hlo.changes import Changes, ProgramChange, described
 from ..running.candidate_figures import CandidateFigures, figures, from_plain
@@ -68,4 +68,32 @@ def _proof(
         (before.peak_bytes, after.peak_bytes),
         (before.wire_bytes, after.wire_bytes),
         compile_seconds=seconds,
+        figures=_figures(before, after, gains),
     )
+
+
+def _figures(
+    before: CandidateFigures, after: CandidateFigures, gains: str
+) -> tuple[FigureChange, ...]:
+    """What differs, and the figure that the finding is about."""
+    known = {
+        "peak": FigureChange("peak memory", "B", before.peak_bytes, after.peak_bytes),
+        "step": FigureChange("step, modelled", "s", before.seconds, after.seconds),
+        "wire": FigureChange("on the wire", "B", before.wire_bytes, after.wire_bytes),
+    }
+    counts = [_collectives(f) for f in (before, after)]
+    rows = [
+        *known.values(),
+        FigureChange("FLOPs", "FLOP", before.flops, after.flops),
+        FigureChange("bytes accessed", "B", before.bytes_accessed, after.bytes_accessed),
+        FigureChange("instructions", "", before.instructions, after.instructions),
+        *(
+            FigureChange(name, "", counts[0].get(name, 0), counts[1].get(name, 0))
+            for name in {**counts[0], **counts[1]}
+        ),
+    ]
+    return tuple(r for r in rows if r.words[0] != r.words[1] or r is known[gains])
+
+
+def _collectives(f: CandidateFigures) -> dict[str, int]:
+    return {f"{kind} over {axes}": count for kind, axes, count, _ in f.collectives}

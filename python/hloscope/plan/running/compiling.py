@@ -116,6 +116,7 @@ def _changed(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
         "figures": figures.to_plain(figures.figures(found)),
         "changes": [[c.kind, c.words, c.code, c.line] for c in found.changes],
         "name": found.module.name,
+        "compiler_seconds": found.target.compile_seconds,
     }
     if job["want"] == "live":
         live = found.memory.live_at_peak[:LIVE]

@@ -72,8 +72,8 @@ class HloscopeWidget(anywidget.AnyWidget):  # type: ignore[misc]
             self._capture.for_hosts.place = change["new"]
 
     def _keep_proofs(self) -> None:
-        """Puts them into what is saved with the notebook, if its analyses are there at all."""
-        self._analyses = _at_once(self._capture)
+        """Puts them into what is saved with the notebook; the page keeps it with the output."""
+        self._analyses = blocks.analyses(self._capture)
 
     def _answer(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Replies to {kind: "text", id} and the like; errors go back as text, never silently.

@@ -8,7 +8,8 @@
 
     browser  {kind: "tried", id, rule, title,    ──▶  the program of a proof, the ``way``-th of its
               way, as: "program" | "diff"}            finding, compiled once more
-             {kind: "page", id} and one buffer   ◀──  as a page, or beside the program as it is
+             {kind: "page", id} and one buffer   ◀──  as a page, or beside the program as it is,
+             with ``findings`` that have the difference as text, which stays
 
 What was tried until then is kept.
 """
@@ -17,15 +18,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import blocks
 
 if TYPE_CHECKING:
     from ...api.capture import Capture
+    from ...api.compared import Comparison
     from ...plan.running.progress import Progress
 
 Send = Callable[..., None]
+
+# Of a difference that stays in a notebook: instructions of each kind, and characters.
+DIFF_ROWS, DIFF_CHARACTERS = 8, 12_000
 
 
 class ProofJobs:
@@ -58,14 +64,33 @@ class ProofJobs:
         try:
             with self._turn:
                 changed = self._changed(key)
-                made = diff(self._capture, changed) if shown_as == "diff" else changed
+                answer: dict[str, Any] = {"kind": "page", "id": name}
+                if shown_as == "diff":
+                    made = diff(self._capture, changed)
+                    page = made.html()
+                    self._keep_diff(key, made)
+                    answer["findings"] = blocks.findings(self._capture)
+                else:
+                    page = changed.html()
                 if not self._stops[name].is_set():
-                    self._send({"kind": "page", "id": name}, [made.html().encode()])
+                    self._send(answer, [page.encode()])
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             self._send({"kind": "error", "id": name, "message": message})
         finally:
             self._stops.pop(name, None)
+
+    def _keep_diff(self, key: tuple[str, str, int], made: Comparison) -> None:
+        """Puts the difference into its proof, as text."""
+        rule, title, way = key
+        text = made.as_text(DIFF_ROWS)
+        if len(text) > DIFF_CHARACTERS:
+            text = text[:DIFF_CHARACTERS].rpartition("\n")[0] + "\n…"
+        proofs = list(self._capture.for_hosts.proofs.get((rule, title), ()))
+        if way < len(proofs):
+            proofs[way] = replace(proofs[way], diff=text)
+            self._capture.for_hosts.keep_proofs({(rule, title): tuple(proofs)})
+            self._kept()
 
     def _changed(self, key: tuple[str, str, int]) -> Capture:
         """The program with the changes of a proof. Raises ``ValueError`` where there is none."""

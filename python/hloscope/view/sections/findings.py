@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...analysis.findings.finding import Finding, Findings
+from ...analysis.findings.proof import Proof
 from ...analysis.findings.rules import findings
 from ...hlo.changes import described
 from ..builder import Builder
@@ -13,6 +14,7 @@ from ..context import Context
 if TYPE_CHECKING:
     from ..header import Finding as Row
     from ..header import Findings as Extras
+    from ..header import Proof as ProofRow
 
 EVIDENCE = 500  # at most this many instructions of a finding are in the page
 
@@ -59,14 +61,19 @@ def _row(f: Finding) -> Row:
     if f.changes:
         row["ways"] = ["; ".join(c.words for c in described(way)) for way in f.changes]
     if f.proofs:
-        row["proofs"] = [
-            {
-                "words": str(p),
-                "isProved": p.is_proved,
-                "code": [c.code for c in p.changes],
-                "lines": [c.line for c in p.changes],
-                "compiled": not p.error,
-            }
-            for p in f.proofs
-        ]
+        row["proofs"] = [_proof(p) for p in f.proofs]
+    return row
+
+
+def _proof(p: Proof) -> ProofRow:
+    row: ProofRow = {
+        "words": str(p),
+        "isProved": p.is_proved,
+        "code": [c.code for c in p.changes],
+        "lines": [c.line for c in p.changes],
+        "compiled": not p.error,
+        "figures": [[f.name, *f.words] for f in p.figures],
+    }
+    if p.diff:
+        row["diff"] = p.diff
     return row
