@@ -28,7 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if needs_one:
             del os.environ[_BLAS_THREADS]  # for the processes that it starts
-    return run(argv)
+    status = run(argv)
+    if argv is None and interrupts.were_seen():
+        interrupts.end(status)
+    return status
 
 
 if __name__ == "__main__":

@@ -63,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parser(None if lists_all else words[0]).parse_args(words)
         reads = within_limits(arguments.command) if arguments.is_limited else nullcontext()
         with reads:
-            return int(arguments.run(arguments) or OK)
+            status = int(arguments.run(arguments) or OK)
+            if interrupts.were_seen():  # it printed what was finished until then
+                raise KeyboardInterrupt
+            return status
     except LimitReached as error:
         return _fail(str(error))
     except CommandError as error:

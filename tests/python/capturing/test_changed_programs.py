@@ -236,6 +236,84 @@ def batch(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
 
 
 @case
+def all_arguments_donated(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(donate=("params", "x"))
+    return made, hand(author, p, (p.jitted, p.jitted[:-1] + ", donate_argnums=(0, 1))"))
+
+
+@case
+def arguments_whole(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(in_shardings={"*": P()})
+    return made, author.capture(without_specs(p), p.mesh, p.topology)
+
+
+def without_specs(p: Written) -> str:
+    head, arguments = p.text.split("def arguments")
+    return f"{head}def arguments" + re.sub(r'(, (?:None|"\w+"))+\)', ")", arguments)
+
+
+@case
+def axes_explicit(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    """Whole arrays: a product over a sharded dimension needs its author's choice."""
+    made = as_is(author, p).what_if(axis_types="explicit", in_shardings={"*": P()})
+    return made, author.capture(without_specs(p), p.mesh, p.topology, explicit=True)
+
+
+@case
+def axes_in_another_order(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    axes = dict(reversed(p.mesh.items()))
+    return as_is(author, p).what_if(mesh=axes), author.capture(p.text, axes, p.topology)
+
+
+@case
+def instruction_constrained(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    cap = as_is(author, p)
+    assert cap.module.origins is not None
+    number = operation(cap, p)
+    rows = zip(cap.module.instructions, cap.module.origins.of, strict=True)
+    name = next(i.name for i, of in rows if of and of[0].operation == number)
+    made = cap.what_if(constrain={name: P("data")})
+    by_hand = f'jax.lax.with_sharding_constraint({p.inner}, NamedSharding(mesh, P("data")))'
+    return made, hand(author, p, (p.inner, by_hand))
+
+
+def named(p: Written) -> tuple[str, str]:
+    return f"h = {p.value}", f'h = checkpoint_name({p.value}, "h")'
+
+
+@case
+def names_saved(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = hand(author, p, named(p)).what_if(remat={"block": {"save": ["h"]}})
+    policy = 'jax.checkpoint_policies.save_only_these_names("h")'
+    return made, hand(author, p, named(p), checkpointed(p, policy))
+
+
+@case
+def names_offloaded(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = hand(author, p, named(p)).what_if(remat={"block": {"offload": ["h"]}})
+    policy = (
+        "jax.checkpoint_policies.save_and_offload_only_these_names(names_which_can_be_saved=[], "
+        'names_which_can_be_offloaded=["h"], offload_src="device", offload_dst="pinned_host")'
+    )
+    return made, hand(author, p, named(p), checkpointed(p, policy))
+
+
+@case
+def every_policy_replaced(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    policies = [f"jax.checkpoint_policies.{name}" for name in ("everything_saveable", POLICY)]
+    before = hand(author, p, checkpointed(p, policies[0]))
+    inner = "@jax.checkpoint\ndef inner("
+    replaced = f"functools.partial(jax.checkpoint, policy={policies[1]})"
+    of_inner = inner.replace("jax.checkpoint", replaced)
+    own = [(inner, of_inner)] if inner in p.text else []
+    made = before.what_if(remat={"*": POLICY})
+    return made, hand(author, p, checkpointed(p, policies[1]), *own)
+
+
+POLICY = "dots_saveable"
+
+
+@case
 def another_chip(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
     made = as_is(author, p).what_if(hardware="h100")
     assert made.hardware == "h100"
@@ -257,6 +335,29 @@ def test_a_change_is_what_its_author_would_write(
 
 
 LOOP, SCAN, METHOD, ATTENTION, NESTED, SAVED = PROGRAMS
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_explicit_axes_say_what_their_author_would_be_told(
+    author: Author, program: Written
+) -> None:
+    """A product over a sharded dimension has no one answer, which is an error of jax's."""
+    if program.topology and importlib.util.find_spec("libtpu") is None:
+        pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+
+    def outcome(make: Callable[[], hs.Capture]) -> str:
+        try:
+            return bare(make().text)
+        except Exception as error:
+            return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+    cap = as_is(author, program)
+    said = outcome(lambda: cap.what_if(axis_types="explicit"))
+    by_hand = outcome(
+        lambda: author.capture(program.text, program.mesh, program.topology, explicit=True)
+    )
+    assert said == by_hand
+    assert said.startswith("HloModule" if program in (LOOP, SAVED) else "ShardingTypeError")
 
 
 def test_changes_combine_and_name_their_lines(author: Author) -> None:
