@@ -132,7 +132,8 @@ def policies_of(given: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any
 def spec_text(spec: Any) -> str:
     """``P("data", None)`` of a PartitionSpec, a tuple or None."""
     entries = () if spec is None else (spec,) if isinstance(spec, str) else tuple(spec)
-    return f"P({', '.join(_quoted(e) for e in entries)})"
+    single = (e[0] if isinstance(e, tuple | list) and len(e) == 1 else e for e in entries)
+    return f"P({', '.join(map(_quoted, single))})"
 
 
 def _quoted(value: Any) -> str:
@@ -240,10 +241,37 @@ def _constrain(given: Any, _: str) -> Iterator[ProgramChange]:
         yield ProgramChange("constrain", f"{spec_text(spec)} on the value of {where}", code)
 
 
-def remat_code(policy: Any) -> str:
-    """The decorator."""
+def remat_code(policy: Any, static: Sequence[int] = ()) -> str:
+    """The decorator. ``static``: positions of arguments that are no arrays, such as ``self``."""
     said = policy_text(policy)
-    return f"@functools.partial(jax.checkpoint, policy={said})" if said else "@jax.checkpoint"
+    options = [f"policy={said}"] if said else []
+    options += [f"static_argnums={_quoted(tuple(static))}"] if static else []
+    return f"@functools.partial({', '.join(['jax.checkpoint', *options])})" if options else (
+        "@jax.checkpoint"
+    )  # fmt: skip
+
+
+def cast_code(dtype: str) -> str:
+    """A decorator that casts a function's arguments, and its results back."""
+    return (
+        f"def in_{dtype}(function):\n"
+        "    def narrow(x):\n"
+        '        if not hasattr(x, "dtype") or not jnp.issubdtype(x.dtype, jnp.floating):\n'
+        "            return x\n"
+        f"        is_wider = x.dtype.itemsize > jnp.dtype(jnp.{dtype}).itemsize\n"
+        f"        return x.astype(jnp.{dtype}) if is_wider else x\n"
+        "\n"
+        "    @functools.wraps(function)\n"
+        "    def narrowed(*args, **kwargs):\n"
+        "        types = jax.eval_shape(lambda: function(*args, **kwargs))\n"
+        "        given, named = jax.tree.map(narrow, (args, kwargs))\n"
+        "        results = function(*given, **named)\n"
+        "        return jax.tree.map(lambda x, t: x.astype(t.dtype), results, types)\n"
+        "\n"
+        "    return narrowed\n"
+        "\n"
+        f"@in_{dtype}"
+    )
 
 
 def _remat(given: Any, _: str) -> Iterator[ProgramChange]:
@@ -259,12 +287,7 @@ def _remat(given: Any, _: str) -> Iterator[ProgramChange]:
 
 def _cast(given: Any, _: str) -> Iterator[ProgramChange]:
     for name, dtype in given.items():
-        code = (
-            "def narrow(x):\n"
-            f"    return x.astype(jnp.{dtype}) if jnp.issubdtype(x.dtype, jnp.floating) else x\n"
-            f"# the arguments of {name}: jax.tree.map(narrow, …); "
-            "its results are cast back to their own types"
-        )
+        code = f"{cast_code(dtype)}\ndef {name.rpartition('.')[2]}(…):"
         yield ProgramChange("cast", f"arguments of {name} in {dtype}", code)
 
 

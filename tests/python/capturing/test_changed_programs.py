@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import pickle
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -335,6 +336,36 @@ def test_a_change_is_what_its_author_would_write(
 
 
 LOOP, SCAN, METHOD, ATTENTION, NESTED, SAVED = PROGRAMS
+
+
+PASTED: dict[str, Callable[[hs.Capture, Written], dict[str, Any]]] = {
+    "line constrained": lambda cap, p: {"constrain": {line_of(cap, f"h = {p.value}"): P("data")}},
+    "operation constrained": lambda cap, p: {"constrain": {operation(cap, p): P("data")}},
+    "checkpoint": lambda cap, p: {"remat": "block"},
+    "policy": lambda cap, p: {"remat": {"block": "dots_saveable"}},
+    "bf16": lambda cap, p: {"cast": {"block": "bfloat16"}},
+}
+
+
+@pytest.mark.some(10)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("kind", PASTED)
+def test_the_code_of_a_change_is_ready_to_paste(
+    author: Author, kind: str, program: Written
+) -> None:
+    """In place of the line that it names, and those below that it repeats, as it is."""
+    if program.topology and importlib.util.find_spec("libtpu") is None:
+        pytest.skip('libtpu is not installed (pip install "hloscope[tpu]")')
+    cap = as_is(author, program)
+    made = cap.what_if(**PASTED[kind](cap, program))
+    (change,) = made.changes
+    lines = own_source(cap)[1].removeprefix(HEAD).splitlines()
+    at = int(change.line.rpartition(":")[2]) - len(HEAD.splitlines()) - 1
+    before = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    end = at + 1 + sum(line.strip() in change.code for line in lines[at : at + 1] if "@" in line)
+    lines[at:end] = textwrap.indent(change.code, before).splitlines()
+    pasted = author.capture("\n".join(lines), program.mesh, program.topology)
+    assert bare(pasted.text) == bare(made.text)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)

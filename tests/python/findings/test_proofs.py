@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import pickle
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,6 +219,24 @@ def test_a_widget_tries_one_finding_and_can_be_stopped(module: Any) -> None:
     assert row["ways"] == ["params, mean donated"]
     assert row["proofs"][0]["words"].startswith("proved: params, mean donated")
     assert row["proofs"][0]["code"] == ['jax.jit(step, donate_argnames=("params", "mean"))']
+
+
+def test_the_state_of_a_widget_has_what_was_tried(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a large program, whose analyses are sent only when they are asked for."""
+    widgets = pytest.importorskip("hloscope.show.notebook.explorer_widget")
+    monkeypatch.setattr("hloscope.show.text.AT_ONCE", 0)
+    cap = captured(module)
+    widget = widgets.HloscopeWidget(cap)
+    assert widget._analyses == b""
+    (finding,) = cap.findings.of("not-donated")
+    asked = {"kind": "prove", "id": 1, "rule": finding.rule, "title": finding.title}
+    widget._answer(widget, asked, [])
+    until = time.monotonic() + 60
+    while not widget._analyses and time.monotonic() < until:
+        time.sleep(0.05)
+    assert b"proved: params, mean donated" in gzip.decompress(widget._analyses)
 
 
 def test_many_arrays_of_one_sharding_are_counted_and_not_listed() -> None:

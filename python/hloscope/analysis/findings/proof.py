@@ -30,9 +30,8 @@ class FigureChange(Row):
         texts = quantity(self.before, self.unit), quantity(self.after, self.unit)
         if not self.before or self.after is None or texts[0] == texts[1]:
             return *texts, ""
-        return *texts, f"{100 * (self.after - self.before) / self.before:+.0f} %".replace(
-            "-", MINUS
-        )
+        percent = f"{100 * (self.after - self.before) / self.before:+.0f}"
+        return *texts, "" if percent in ("+0", "-0") else f"{percent.replace('-', MINUS)} %"
 
     def __str__(self) -> str:
         before, after, change = self.words

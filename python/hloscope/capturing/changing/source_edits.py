@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,13 +40,15 @@ class Edit:
     """A change of the source: of an expression, or of the function that begins at ``place``.
 
     ``run`` takes the expression's value, or (function, arguments, keywords). ``show`` makes the
-    code to paste of the source's own.
+    code to paste of the source's own: of an expression, or of a function's first line, with its
+    decorators above it where the code goes ``above_decorators``.
     """
 
     place: StackFrame
     run: Callable[..., Any]
     show: Callable[[str], str]
     is_function: bool = False
+    above_decorators: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,11 @@ class EditedSource:
         """Puts an edit into the tree."""
         if edit.is_function:
             function = self._function(edit.place)
-            code = edit.show(_first_line(self.text, function))
+            begin = _begins(function) if edit.above_decorators else function.lineno
+            code = edit.show(_lines(self.text, begin, function.lineno))
             self._touch(function)
             _wrap_body(function, number)
-            return Applied(function.lineno, code)
+            return Applied(begin, code)
         node = self._expression(edit.place)
         own = ast.get_source_segment(self.text, node) or ast.unparse(node)
         code = self._shown(node, own, edit)
@@ -185,8 +189,8 @@ def _begins(function: Any) -> int:
     return int(min([function.lineno, *(d.lineno for d in decorators)]))
 
 
-def _first_line(text: str, function: ast.FunctionDef) -> str:
-    return text.splitlines()[function.lineno - 1].strip()
+def _lines(text: str, first: int, last: int) -> str:
+    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : last]))
 
 
 def _all(code: CodeType) -> Iterator[CodeType]:

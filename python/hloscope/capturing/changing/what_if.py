@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ from ...hlo.changes import (
     CannotChange,
     Changes,
     ProgramChange,
+    cast_code,
     described,
     names_of,
     policies_of,
@@ -95,7 +96,7 @@ def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
         found = _captured(first, call, changes, (made, replaced, edits, sources))
     except CannotChange as error:
         raise error.with_code(code) from None
-    found.changes, found.base = made, base
+    found.changes, found.base = _with_static(made, replaced, edits), base
     found.for_hosts.asked, found.for_hosts.places = changes, places
     return found
 
@@ -132,6 +133,20 @@ def _made(
         for w, (file, a) in zip(words, applied, strict=True)
     ]
     return (*(c for c in said if c.kind not in _OF_SOURCE), *in_source, *replaced.said)
+
+
+def _with_static(
+    made: tuple[ProgramChange, ...], replaced: _Replaced, edits: Sequence[Edit]
+) -> tuple[ProgramChange, ...]:
+    """The changes with the decorators of checkpoints as tracing has shown that they must be."""
+    out = list(made)
+    begin = len(made) - len(replaced.said) - len(edits)
+    for at, edit in enumerate(edits, begin):
+        run = edit.run
+        if isinstance(run, _Remat) and run.static:
+            plain, whole = remat_code(run.said), remat_code(run.said, sorted(run.static))
+            out[at] = replace(out[at], code=out[at].code.replace(plain, whole, 1))
+    return tuple(out)
 
 
 _OF_SOURCE = ("constrain", "remat", "cast")
@@ -256,13 +271,19 @@ def _edits(
                 said.append(replace(change, code=code, line=line))
                 continue
             edits.append(
-                Edit(function.place, _Remat(function.name, wanted), _decorated(policy), True)
+                Edit(
+                    function.place,
+                    _Remat(function.name, wanted, policy),
+                    _under(remat_code(policy)),
+                    True,
+                )
             )
             words.append(change)
     for name, dtype in changes.get("cast", {}).items():
         function = _find(functions, name)
         change = next(c for c in described({"cast": {name: dtype}}))
-        edits.append(Edit(function.place, _Cast(dtype), _below(change.code), True))
+        show = _below_its_definition(cast_code(dtype))
+        edits.append(Edit(function.place, _Cast(dtype), show, True, above_decorators=True))
         words.append(change)
     if changes.get("constrain"):
         mesh = mesh_of(call)
@@ -279,12 +300,19 @@ def _edits(
     return _Replaced(kept, tuple(said)), edits, words
 
 
-def _decorated(policy: Any) -> Any:
-    return lambda line: f"{remat_code(policy)}\n{line}"
+def _under(decorator: str) -> Any:
+    return lambda line: f"{decorator}\n{line}"
 
 
-def _below(code: str) -> Any:
-    return lambda line: f"{line}\n" + "\n".join("    " + x for x in code.splitlines())
+def _below_its_definition(code: str) -> Any:
+    """The decorator next to the function, its definition above other decorators."""
+    definition, _, decorator = code.rpartition("\n")
+
+    def shown(lines: str) -> str:
+        *others, line = lines.splitlines()
+        return "\n".join([definition, *others, decorator, line])
+
+    return shown
 
 
 def _constrained(spec: str) -> Any:
@@ -362,12 +390,17 @@ class _Constrain:
 
 @dataclass(frozen=True)
 class _Remat:
+    """``said`` is the policy as it was asked for; ``static`` are arguments that are no arrays."""
+
     name: str
     policy: Any
+    said: Any
+    static: set[int] = field(default_factory=set)
 
     def __call__(self, inner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inner.__name__ = self.name.rpartition(".")[2]
         static = tuple(n for n, a in enumerate(args) if not _is_of_arrays(a))
+        self.static.update(static)
         fixed = {k: v for k, v in kwargs.items() if not _is_of_arrays(v)}
         rest = {k: v for k, v in kwargs.items() if k not in fixed}
         if fixed:
