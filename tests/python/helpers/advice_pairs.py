@@ -118,6 +118,74 @@ def summed_after_the_loop(followed: bool) -> hs.Capture:
 
 
 @pair(
+    "exposed-collective", "psum_scatter after the scan",
+    "gradients kept whole over microbatches, one psum_scatter after the scan", SECONDS,
+)  # fmt: skip
+def scattered_after_the_loop(followed: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def grad(w: Any, x: Any) -> Any:
+        return jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w)))(w)
+
+    def cut(g: Any) -> Any:
+        return lax.psum_scatter(g, "data", scatter_dimension=0, tiled=True)
+
+    def step(w: Any, xs: Any) -> Any:
+        def add(total: Any, x: Any) -> Any:
+            return total + (grad(w, x) if followed else cut(grad(w, x))), None
+
+        begun = jnp.zeros_like(w) if followed else jnp.zeros((w.shape[0] // 8, w.shape[1]))
+        total = lax.scan(add, begun, xs)[0]
+        return cut(total) if followed else total
+
+    mapped = jax.shard_map(
+        step, mesh=on, in_specs=(P(), P(None, "data")), out_specs=P("data"), check_vma=False
+    )
+    return chip(
+        mapped, shaped((1024, 1024), F32, on), shaped((8, 1024, 1024), F32, on, None, "data")
+    )
+
+
+@pair(
+    "exposed-collective", "gather it once, before the loop",
+    "weights in shards gathered once for all microbatches", SECONDS, "tpu",
+)  # fmt: skip
+def gathered_before_the_loop(followed: bool) -> hs.Capture:
+    def step(w: Any, xs: Any) -> Any:
+        whole = lax.with_sharding_constraint(w, P()) if followed else w
+
+        def add(total: Any, x: Any) -> Any:
+            x = lax.with_sharding_constraint(x, P("x"))
+            return total + jnp.sum(jnp.tanh(x @ whole).astype(F32)), None
+
+        return lax.scan(add, 0.0, xs)[0]
+
+    fn = jax.jit(step, in_shardings=(P("x"), P(None, "x")))
+    given = shaped((2048, 8192), BF16), shaped((16, 1024, 2048), BF16)
+    return on_tpu(fn, *given, axes={"x": 8})
+
+
+@pair(
+    "exposed-collective", "run the loop in jax.shard_map over these devices",
+    "rows solved until each has converged, in shard_map", SECONDS,
+)  # fmt: skip
+def solved_by_each_device(followed: bool) -> hs.Capture:
+    on = mesh("rows")
+
+    def solve(y: Any) -> Any:
+        def go_on(at: Any) -> Any:
+            return (jnp.max(jnp.abs(at[0])) < 20.0) & (at[1] < 10_000)
+
+        return lax.while_loop(go_on, lambda at: (at[0] * 1.01, at[1] + 1), (y, 0))[0]
+
+    def rows(ys: Any) -> Any:
+        return jax.vmap(solve)(ys)
+
+    mapped = jax.shard_map(rows, mesh=on, in_specs=P("rows"), out_specs=P("rows"), check_vma=False)
+    return chip(mapped if followed else rows, shaped((64, 64), F32, on, "rows"))
+
+
+@pair(
     "exposed-collective", "return it in the sharding in which it is updated",
     "out_shardings of the updated state as it is updated", SECONDS,
 )  # fmt: skip

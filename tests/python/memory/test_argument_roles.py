@@ -136,3 +136,28 @@ def test_copies_of_arguments_are_not_saved_activations(
         made = v.instruction
         if made.opcode == "copy-start" and made.operands[0].opcode == "parameter":
             assert not made.computation.is_entry or v.category == "copied argument"
+
+
+def test_a_matrix_called_m_is_no_state_of_an_optimiser() -> None:
+    cap = capture(lambda m: jnp.linalg.eigh(m)[1] * 2, shape(64, 64))
+    assert arguments(cap.memory) == {"m": ("argument", "name")}
+
+
+def test_weights_gathered_before_a_loop_of_microbatches_are_read_by_its_forward_pass() -> None:
+    on = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    cut, whole = NamedSharding(on, PartitionSpec("x")), NamedSharding(on, PartitionSpec())
+
+    def step(w: Any, xs: Any) -> Any:
+        used = jax.lax.with_sharding_constraint(w, whole)
+
+        def add(total: Any, x: Any) -> Any:
+            return total + jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w)))(used), None
+
+        total = jax.lax.scan(add, jnp.zeros_like(used), xs)[0]
+        return jax.lax.with_sharding_constraint(w - 0.1 * total, cut)
+
+    by_rows = NamedSharding(on, PartitionSpec(None, "x"))
+    w, xs = shape(256, 256, sharding=cut), shape(4, 64, 256, sharding=by_rows)
+    cap = capture(step, w, xs, donate_argnums=0)
+    assert arguments(cap.memory)["w"] == ("parameter", "data flow")
+    assert {c.phase for c in cap.collectives if c.kind == "all-gather"} == {"forward"}

@@ -12,7 +12,9 @@ sum     ACCUMULATED  a loop only adds it to what it carries
         REDUCTION    a reduction over a sharded dimension
         STATISTICS   such a reduction, with which the backward pass goes on: batch normalisation
         JOINED       parts put together: a gather that XLA wrote as a sum
-gather  WEIGHTS      parameters that are stored in shards (FSDP)
+        LOOP_END     whether any device has something left to do in a loop
+gather  REGATHERED   an array that is the same in all trips of the loop that gathers it
+        WEIGHTS      parameters that are stored in shards (FSDP)
         TABLE        a table that is stored in shards, of which a lookup takes rows
         MULTIPLIED   activations that each device multiplies whole with its shard of weights
         ARGUMENT     another argument that is given in shards
@@ -48,6 +50,7 @@ from ..base.table import per_devices
 from ..comms.collective import Collective
 from ..why.cards import reasons
 from . import limits
+from .collective_loops import ends_loop, same_in_all_trips
 from .facts import Facts
 from .whole_operations import WHOLE, dimensions_of, name_of
 
@@ -67,6 +70,8 @@ class For(Enum):
     REDUCTION = "reduction"
     STATISTICS = "statistics"
     JOINED = "joined"
+    LOOP_END = "loop end"
+    REGATHERED = "regathered"
     WEIGHTS = "weights"
     TABLE = "table"
     MULTIPLIED = "multiplied"
@@ -208,6 +213,8 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if is_joined(row):
         return Purpose(For.JOINED)
     results = list(results_of(row))
+    if row.inserted is not False and ends_loop(facts, iter(results)) is not None:
+        return Purpose(For.LOOP_END)
     if _mostly(results, _is_accumulated):
         return Purpose(For.ACCUMULATED)
     largest = max(_operands(row), key=lambda o: o.shape.byte_size, default=None)
@@ -410,7 +417,8 @@ def _is_accumulated(value: Position) -> bool:
 
     What a loop inside it stacks first, such as gradients of layers, is added up so too.
     """
-    through = _KEPT | opcodes.UPDATES | _SUMMED_ON
+    # a reduce-scatter of padded parts is followed by an exchange of what lies at their edges
+    through = _KEPT | opcodes.MOVES | opcodes.UPDATES | opcodes.RESHARDS | _SUMMED_ON
     used = list(walk.uses(value, through, inside_fusions=True, reach=limits.CAUSE_REACH))
     return bool(used) and all(_adds_to_carried(u.instruction, u.operand) for u in used)
 
@@ -422,7 +430,7 @@ def _adds_to_carried(add: Instruction, number: int) -> bool:
     same = opcodes.PART_OF_ONE | opcodes.FUSIONS | {"concatenate"}  # TPU fetches it in pieces
     old = walk.source(other, same, inside_fusions=True)
     reader = add
-    if old.instruction.opcode == "select" and old.instruction.users == (add,):
+    if old.instruction.opcode == "select" and len(old.instruction.users) == 1:
         begun, rest = sorted(old.instruction.operands[1:3], key=_is_constant, reverse=True)
         if _is_constant(begun):  # zeros in the first trip, else what is carried
             reader = old.instruction
@@ -499,6 +507,9 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
         return _requested(row)
     given = row.instruction.operands[0] if row.instruction.operands else None
     weights = _weights(facts, given) if given is not None else ""
+    if same_in_all_trips(facts, row):
+        moved = row.moves.name if row.moves is not None else ""
+        return Purpose(For.REGATHERED, weights or moved)
     if weights and not _is_returned(facts, row):
         said = reasons(facts.module, facts.target)[row.index]
         origins = said.origins if said is not None else ()
@@ -731,6 +742,16 @@ _WORDS: dict[For, tuple[str, str]] = {
         "nothing is added up: the parts of all devices are put together, a gather that XLA wrote"
         " as a sum",
         "",
+    ),
+    For.LOOP_END: (
+        "it says whether any device has rows left in a loop, so that each trip of all waits for it",
+        "run the loop in jax.shard_map over these devices: each then goes on only while it has rows"
+        " left",
+    ),
+    For.REGATHERED: (
+        "gathered in each trip of a loop, though no trip changes it: {of}",
+        "gather it once, before the loop: jax.lax.with_sharding_constraint to what a trip needs, of"
+        " what the loop is given",
     ),
     For.WEIGHTS: (
         "stored in shards and gathered where they are used, the price of FSDP: {of}",

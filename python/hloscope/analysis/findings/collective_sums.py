@@ -68,7 +68,20 @@ def _widened(row: Collective) -> Instruction | None:
                 continue
             before = str(use.position.instruction.shape.element_type)
             is_wider = i.opcode == "convert" and i.shape.element_type in ("f32", "f64")
-            if not is_wider or before not in _NARROW:
+            if not is_wider or before not in _NARROW or not _stays_wide(i):
                 return None
             found = found or i
     return found
+
+
+def _stays_wide(convert: Instruction) -> bool:
+    """Whether what is computed in the wider type is kept in it: a chip without arithmetic in bf16
+    widens for one operation, and rounds its result again."""
+    through = opcodes.ELEMENTWISE | opcodes.SAME_ORDER | opcodes.FUSIONS | {"select"}
+    uses = walk.uses(convert, through, inside_fusions=True, reach=limits.CAUSE_REACH)
+    rounded = [
+        u.instruction.opcode == "convert" and u.instruction.shape.element_type in _NARROW
+        for u in uses
+        if u.instruction.opcode not in opcodes.BUNDLES
+    ]
+    return not rounded or not all(rounded)

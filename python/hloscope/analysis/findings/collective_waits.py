@@ -14,6 +14,7 @@ from ..text.units import duration, size
 from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
 from .collective_gathers import whole_for
+from .collective_loops import ends_loop, fits_beside, is_alone_in, is_read_in_a_loop
 from .collective_purposes import For, Purpose, is_only_stacked, purpose, results_of, words
 from .collective_slices import cut_again
 from .facts import Facts
@@ -23,6 +24,11 @@ from .finding import Finding, names, percent
 _PRICES = frozenset({For.GRADIENTS})
 _LATENCY = "So little is sent that this is latency"
 _ONCE = "stack or concatenate the small arrays and communicate once"
+# Sums that are kept in shards are whole until the end, if they are summed over devices there.
+_SCATTERED = (
+    "add up whole sums on each device, and sum and cut them once, after the loop (in jax.shard_map:"
+    " psum_scatter after the scan instead of in it), if there is memory for them"
+)
 _FEWER = "fewer and larger transfers, such as one sum of several results"
 
 
@@ -57,13 +63,18 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         least = limits.EXPOSED_PRICE_SHARE if what in _PRICES else limits.EXPOSED_SHARE
         if share < least:
             continue
-        if is_latency and (share < limits.LATENCY_SHARE or facts.total_seconds < limits.SHORT_STEP):
+        # a loop of unknown trips is counted once, however long it takes
+        is_short = facts.total_seconds < limits.SHORT_STEP and what is not For.LOOP_END
+        if is_latency and (share < limits.LATENCY_SHARE or is_short):
             continue
         said, advice = words([purposes[row.index] for row in rows])
         if what is For.ACCUMULATED and not kind_of(kind).reduces_whole:
-            advice = ""  # the sums are kept in shards, which would be whole until the end
+            advice = _SCATTERED if fits_beside(facts, rows) else ""
+        if not _would_gain(facts, what, rows):
+            advice = ""
         if is_latency:
             said = ". ".join(filter(None, (said, _LATENCY)))
+        if is_latency and what is not For.LOOP_END:
             advice = _FEWER if _could_be_fewer(rows, waits) else ""
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         kind = "all-gather" if what is For.JOINED else kind
@@ -90,6 +101,20 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _would_gain(facts: Facts, what: For, rows: list[Collective]) -> bool:
+    """Whether the advice for what collectives are for gains something in this program."""
+    if what is For.CONSTRAINED:
+        # in shards it would be gathered by each trip of the loop that reads it
+        return not any(is_read_in_a_loop(facts, results_of(row), row) for row in rows)
+    if what is For.REGATHERED:
+        return fits_beside(facts, rows)
+    if what is For.LOOP_END:
+        loops = [ends_loop(facts, results_of(row)) for row in rows]
+        pairs = zip(loops, rows, strict=True)
+        return all(loop is not None and is_alone_in(facts, loop, row) for loop, row in pairs)
+    return True
 
 
 def _asked(row: Collective) -> str:

@@ -90,6 +90,8 @@ SCARCE_SHARE, SCARCE_BYTES = 0.005, 1 << 26
 ROOMY_SHARE, ROOMY_WEIGHT = 0.1, 0.2
 # A peak above this part of the chip's memory: there memory decides what batch fits.
 FULL_SHARE = 0.5
+# Of the chip's memory: advice that needs more of it is given up to here.
+FILLED_SHARE = 0.9
 # Of the chip's memory: peaks that are simulated for a dump are up to 7 % above those that XLA:TPU
 # makes do with, which stops where a program does not fit.
 SIMULATED_ABOVE = 1.1

@@ -8,7 +8,8 @@
 An argument is followed through copies, loops and calls. It is updated if a result of its shape is
 made from it by ops that keep the shape, and has a gradient if the backward pass makes a result of
 its shape. A module without a backward phase (``base/phases.py``) may not be a training step: then
-names decide, but an argument that is multiplied, or not updated, is never optimiser state.
+names decide, but an argument that is multiplied, or not updated, is never optimiser state, nor is
+an ``m`` or a ``state`` without a parameter or a gradient of its shape.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _STATE = re.compile(
 )
 _STATE_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
 _PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
+_GRADIENTS = re.compile(r"(?:d?g|grads?|gradients?|updates?)", re.I)
 # Name buffers that are there already.
 _SAME_BUFFERS = SAME_BUFFER | opcodes.LOOPS | opcodes.BRANCHES | {"call", "parameter"}
 # Return their operand in another place, layout or type; a prefetch may come in slices.
@@ -80,7 +82,7 @@ class Uses:
         return [int(self.live.buffer_of[v]) for v in self.live.values.nodes(i)]
 
     def phases_of(self, b: int) -> set[int]:
-        """Phases of its readers, looking through copies."""
+        """Phases of its readers, looking through copies and gathers."""
         out: set[int] = set()
         for i in self._through_moves(b):
             out.add(int(self.phase[i.index]))
@@ -98,7 +100,7 @@ class Uses:
         seen, waiting = {b}, [b]
         while waiting:
             for i in self.readers.get(waiting.pop(), ()):
-                if not moves_only(i):
+                if not moves_only(i) and i.opcode not in opcodes.RESHARDS:
                     yield i
                     continue
                 for n in self.made(i):
@@ -142,12 +144,17 @@ def argument_roles(
         if b in made_backward:
             dims = _shape(live, b).dimensions
             gradients[dims] = gradients.get(dims, 0) + 1
+    updated = {
+        _shape(live, b).dimensions
+        for b, name in names.items()
+        if _is_parameter(name) or _GRADIENTS.fullmatch(_head(name))
+    }
     out: dict[int, tuple[int, str]] = {}
     differentiated: dict[tuple[int, ...], list[int]] = {}
     for b in np.flatnonzero(live.kind == ARGUMENT).tolist():
         name, shape = names.get(b, ""), _shape(live, b)
         if not trains:
-            out[b] = _by_name(b, name, shape, uses)
+            out[b] = _by_name(b, name, shape, uses, updated)
             continue
         read = uses.phases_of(b)
         if read & {FORWARD, BACKWARD, REMATERIALISED}:
@@ -165,7 +172,7 @@ def argument_roles(
         elif read - {UNKNOWN}:
             out[b] = OTHER, BY_USE
         else:
-            out[b] = _by_name(b, name, shape, uses)
+            out[b] = _by_name(b, name, shape, uses, updated)
     for dims, rows in differentiated.items():
         # more arguments of the shape than gradients: names decide, else their order
         room = gradients[dims]
@@ -177,8 +184,12 @@ def argument_roles(
     return out
 
 
-def _by_name(b: int, name: str, shape: Shape, uses: Uses) -> tuple[int, str]:
-    says_state = _STATE_HEAD.fullmatch(_head(name)) or _STATE.search(name)
+def _by_name(
+    b: int, name: str, shape: Shape, uses: Uses, parameters: set[tuple[int, ...]]
+) -> tuple[int, str]:
+    # a word as short as ``m`` says nothing where there is nothing that it could belong to
+    is_short = _STATE_HEAD.fullmatch(_head(name)) and shape.dimensions in parameters
+    says_state = is_short or _STATE.search(name)
     if says_state and not uses.is_multiplied(b) and uses.is_updated(b, shape):
         return STATE, BY_NAME
     return (PARAMETER, BY_NAME) if _is_parameter(name) else (OTHER, BY_NAME)

@@ -228,7 +228,8 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
     unmarked = out == UNKNOWN
     has_backward = bool((out == BACKWARD).any())
     if has_backward:
-        out[unmarked & is_path & after] = OPTIMISER
+        # a loop of whole steps is no optimiser, and what it is given is not the optimiser's alone
+        out[unmarked & is_path & after & ~_holding_both(t, out)] = OPTIMISER
         bodies = _unmarked_bodies(t, out)
         told = (is_path | _named_inside(t, is_path)) & unmarked & ~after
         told &= ~bodies[t.computation]

@@ -1,0 +1,111 @@
+"""Collectives in loops: sent again though nothing changed, or for the loop's own condition.
+
+same in all trips   body:  gather(what every trip hands on)       once before the loop would do
+ends the loop       body:  go_on = reduce(any row is left)        cond:  go_on
+read in a loop      gather, then a loop whose trips all read it   it is one transfer for them all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...hlo import Computation, Instruction, opcodes, walk
+from ...hlo.collective_kinds import kind_of
+from ...hlo.walk import Position
+from ..comms.collective import Collective
+from . import limits
+from .facts import Facts
+
+_SAME = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.LOOPS | opcodes.CALLS
+
+
+def same_in_all_trips(facts: Facts, row: Collective) -> bool:
+    """Whether a loop gathers an array in each trip that no trip changes."""
+    given = row.instruction.operands
+    if not kind_of(row.kind).gathers or len(given) != 1:
+        return False
+    runs = facts.cost.execution.runs
+    at = walk.source(given[0], _SAME, inside_fusions=True).instruction
+    if row.executions is None or runs[at.computation.index] * 2 > row.executions:
+        return False
+    # what a device computes by its own number is another array in each trip, or none
+    return at.shape.is_array and at.opcode not in opcodes.LITERALS
+
+
+def fits_beside(facts: Facts, rows: list[Collective]) -> bool:
+    """Whether the chip has room for the results of gathers, held from before the loop."""
+    chip = facts.cost.hardware
+    if chip is None:
+        return False
+    more = sum(row.payload_bytes for row in rows)
+    return facts.memory.peak_bytes + more <= limits.FILLED_SHARE * chip.memory_bytes
+
+
+def is_read_in_a_loop(facts: Facts, results: Iterator[Position], row: Collective) -> bool:
+    """Whether loops read the result of a collective that runs before them, in each trip."""
+    runs = facts.cost.execution.runs
+    own = runs[row.anchor.computation.index]
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.LOOPS | opcodes.CALLS
+    return any(
+        runs[_computation(use.instruction).index] > own
+        for result in results
+        for use in walk.uses(result, through, inside_fusions=True, reach=limits.CAUSE_REACH)
+    )
+
+
+def _computation(i: Instruction) -> Computation:
+    """The computation that runs it: of what is fused, the fusion's."""
+    while True:
+        sites = [s for s in i.module.call_sites(i.computation) if s.opcode == "fusion"]
+        if len(sites) != 1:
+            return i.computation
+        i = sites[0]
+
+
+def ends_loop(facts: Facts, results: Iterator[Position]) -> Instruction | None:
+    """The loop of which a result says whether it goes on; None if it is for something else."""
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.ELEMENTWISE
+    found: Instruction | None = None
+    for result in results:
+        body = result.instruction.computation
+        loops = [s for s in facts.module.call_sites(body) if s.opcode == "while"]
+        if len(loops) != 1 or not result.instruction.shape.is_array:
+            return None
+        condition = dict(loops[0].called).get("condition")
+        if condition is body:
+            found = loops[0]
+            continue
+        held = walk.forward(result, through, inside_fusions=True, reach=limits.CAUSE_REACH)
+        into = {p.element[0] for p in held if p.instruction is body.root and p.element}
+        if not into or condition is None or not _asks(condition, into):
+            return None
+        found = loops[0]
+    return found
+
+
+def _asks(condition: Computation, elements: set[int]) -> bool:
+    """Whether a loop's condition depends on these of the elements that it carries."""
+    if condition.root is None or not condition.parameters:
+        return False
+    way = walk.back(
+        condition.root, opcodes.ANYTHING - opcodes.LOOPS, inside_fusions=True, dependencies=True
+    )
+    return any(
+        p.instruction is condition.parameters[0] and p.element and p.element[0] in elements
+        for p in way
+    )
+
+
+def is_alone_in(facts: Facts, loop: Instruction, row: Collective) -> bool:
+    """Whether no other collective runs in a loop, at any depth."""
+    inside: set[Computation] = set()
+    todo = list(loop.called_computations)
+    while todo:
+        c = todo.pop()
+        if c not in inside:
+            inside.add(c)
+            todo += [k for i in c.instructions for k in i.called_computations]
+    return all(
+        other.index == row.index or other.anchor.computation not in inside
+        for other in facts.collectives
+    )
