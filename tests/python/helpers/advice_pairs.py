@@ -35,6 +35,8 @@ from findings_programs import (
     python_loop,
     reads_the_old,
     rows_of_a_cache,
+    rows_placed_by_ones,
+    series_one_by_one,
     shaped,
     small_heads,
     states_of_few_rows,
@@ -557,6 +559,14 @@ def rows_at_once(followed: bool) -> hs.Capture:
     return hs.capture(jax.jit(step), params, xs, topology="v5e:1x1")
 
 
+twin(
+    "matrix-vector", "batch more rows into one product",
+    "series side by side with jax.vmap, in place of jax.lax.map", SECONDS, series_one_by_one, "tpu",
+)  # fmt: skip
+twin(
+    "one-hot-product", "in place of a product with jax.nn.one_hot",
+    "rows of a cache written by jax.lax.dynamic_update_slice", SECONDS, rows_placed_by_ones, "tpu",
+)  # fmt: skip
 twin(
     "unfilled-matmul", "batch more rows into one product",
     "the states of eight sequences at a time, or of 32", SECONDS, states_of_few_rows, "tpu",

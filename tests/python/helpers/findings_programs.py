@@ -548,6 +548,41 @@ def largest_of_a_sharded_row(ill: bool) -> hs.Capture:
     return hs.capture(fn, shaped((64, 1 << 17), F32, on, "x", None))
 
 
+@case("matrix-vector", "products of a matrix with a single vector", "tpu")
+def series_one_by_one(ill: bool) -> hs.Capture:
+    """A recurrence of many series: one after another, or side by side."""
+
+    def run(w: Any, into: Any, series: Any) -> Any:
+        def cell(state: Any, u: Any) -> Any:
+            state = jnp.tanh(w @ state + into @ u)
+            return state, state
+
+        return jax.lax.scan(cell, jnp.zeros(512), series)[1]
+
+    def all_of(w: Any, into: Any, series: Any) -> Any:
+        own = partial(run, w, into)
+        return jax.lax.map(own, series) if ill else jax.vmap(own)(series)
+
+    given = shaped((512, 512)), shaped((512, 128)), shaped((64, 100, 128))
+    return hs.capture(jax.jit(all_of), *given, topology="v5e:2x2")
+
+
+@case("one-hot-product", "only moves rows", "tpu")
+def rows_placed_by_ones(ill: bool) -> hs.Capture:
+    """Keys written into a cache, by a product with ones or by their index."""
+
+    def write(cache: Any, k: Any, start: Any) -> Any:
+        if not ill:
+            place = partial(jax.lax.dynamic_update_slice_in_dim, axis=0)
+            return jax.vmap(place)(cache, k, start)
+        hot = jax.nn.one_hot(start[:, None] + jnp.arange(2048), 4096, dtype=cache.dtype)
+        kept = cache * (1 - hot.sum(1))[:, :, None]
+        return kept + jnp.einsum("btl,btd->bld", hot, k)
+
+    given = shaped((4, 4096, 1024), BF16), shaped((4, 2048, 1024), BF16), shaped((4,), jnp.int32)
+    return hs.capture(jax.jit(write, donate_argnums=0), *given, topology="v5e:2x2")
+
+
 @case("narrow-sums", "over 8 devices in bf16, and converted to f32 afterwards", "tpu")
 def gradients_of_cast_parameters(ill: bool) -> hs.Capture:
     """The gradient of parameters that are cast for the product, and of the parameters' products

@@ -60,6 +60,10 @@ TILE_PADDING = 0.25
 PADDED_BYTES = 1 << 16
 # Of the step, by which one product before a loop is quicker than one in each trip.
 HOISTED_SHARE = 0.05
+# Of the step, by which moving rows by index would make it shorter than a product with ones …
+ONE_HOT_SHARE = 0.2
+# … and the bytes of a row: single elements are slow to take by index on a TPU.
+LONG_ROW = 512
 # Of the step, by which activations of half the width would make it shorter.
 NARROWED_SHARE = 0.05
 # Of the matmul FLOPs, in products of f32 with bf16 weights: with fewer they explain no types.
