@@ -15,8 +15,6 @@ from advice_pairs import CALLS, COMPILE, PAIRS, PEAK, PROGRAM, SECONDS, WIRE, Pa
 WITHOUT_ADVICE = {
     "reduced-then-sliced",
     "full-rematerialization",
-    "batched-branches",
-    "narrow-copies",
     "narrow-sums",
     "names-nothing",
     "batched-loop",

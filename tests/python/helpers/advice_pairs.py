@@ -27,6 +27,7 @@ from findings_programs import (
     inputs_in_the_loop,
     last_dimension_of_three,
     leapfrog,
+    left_out_of_the_specs,
     logits_at_once,
     mesh,
     offloading,
@@ -332,6 +333,43 @@ twin(
 
 
 @pair(
+    "gathered-for-one", "jax.scipy.sparse.linalg.cg",
+    "a system solved by conjugate gradients instead of Cholesky's factors", WIRE,
+)  # fmt: skip
+def solved_by_products(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def by_factors(a: Any, b: Any) -> Any:
+        factors = jnp.linalg.cholesky(a), True
+        return jax.scipy.linalg.cho_solve(factors, b)
+
+    def by_products(a: Any, b: Any) -> Any:
+        return jax.scipy.sparse.linalg.cg(lambda v: a @ v, b, maxiter=100)[0]
+
+    given = shaped((1024, 1024), F32, on, "x"), shaped((1024,), F32, on, "x")
+    return chip(by_products if followed else by_factors, *given)
+
+
+@pair(
+    "gathered-then-sliced", "write the part by a mask",
+    "the first rows of a sharded array written by a mask", WIRE,
+)  # fmt: skip
+def written_by_a_mask(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def step(field: Any, source: Any) -> Any:
+        field = field * 0.99
+        if not followed:
+            return field.at[0:16].set(source)
+        rows = lax.broadcasted_iota(jnp.int32, (field.shape[0], 1), 0)
+        return jnp.where(rows < 16, jnp.pad(source, ((0, field.shape[0] - 16), (0, 0))), field)
+
+    cut = NamedSharding(on, P("x"))
+    given = shaped((4096, 1024), F32, on, "x"), shaped((16, 1024), F32, on)
+    return chip(step, *given, out_shardings=cut, donate_argnums=0)
+
+
+@pair(
     "reduced-twice", "reduce their sum by hand in",
     "both gradients of a tied embedding added in shard_map, then one psum", WIRE,
 )  # fmt: skip
@@ -559,6 +597,55 @@ def rows_at_once(followed: bool) -> hs.Capture:
     return hs.capture(jax.jit(step), params, xs, topology="v5e:1x1")
 
 
+@pair(
+    "narrow-copies", "keep them in",
+    "parameters in bf16 between steps", PEAK, "tpu",
+)  # fmt: skip
+def narrow_between_steps(followed: bool) -> hs.Capture:
+    def step(params: Any, x: Any) -> Any:
+        def loss(params: Any) -> Any:
+            narrow = jax.tree.map(lambda p: p.astype(BF16), params)
+
+            def layer(h: Any, w: Any) -> Any:
+                return h + jnp.tanh(h @ w["a"]) @ w["b"], None
+
+            return (lax.scan(layer, x, narrow)[0].astype(F32) ** 2).mean()
+
+        update = lambda p, g: p - (1e-3 * g).astype(p.dtype)  # noqa: E731
+        return jax.tree.map(update, params, jax.grad(loss)(params))
+
+    of = BF16 if followed else F32
+    given = {"a": shaped((16, 2048, 8192), of), "b": shaped((16, 8192, 2048), of)}
+    fn = jax.jit(step, donate_argnums=0)
+    return hs.capture(fn, given, shaped((256, 2048), BF16), topology="v5e:2x2")
+
+
+@pair(
+    "batched-branches", "pick them first",
+    "the rows that need the expensive branch picked by jnp.nonzero", SECONDS,
+)  # fmt: skip
+def rows_that_need_it(followed: bool) -> hs.Capture:
+    def expensive(x: Any, w: Any) -> Any:
+        for _ in range(8):
+            x = jnp.tanh(w @ x)
+        return x
+
+    def one(x: Any, w: Any) -> Any:
+        return lax.cond(x[0] > 0.99, expensive, lambda x, w: x * 2, x, w)
+
+    def picked(xs: Any, w: Any) -> Any:
+        (i,) = jnp.nonzero(xs[:, 0] > 0.99, size=64)
+        return (xs * 2).at[i].set(jax.vmap(expensive, (0, None))(xs[i], w))
+
+    fn = picked if followed else jax.vmap(one, (0, None))
+    return chip(fn, shaped((4096, 512)), shaped((512, 512)))
+
+
+twin(
+    "replicated-weights", "shard them as the rest",
+    "the projections that were left out of the specs, cut as the rest", PEAK,
+    left_out_of_the_specs,
+)  # fmt: skip
 twin(
     "matrix-vector", "batch more rows into one product",
     "series side by side with jax.vmap, in place of jax.lax.map", SECONDS, series_one_by_one, "tpu",

@@ -548,6 +548,29 @@ def largest_of_a_sharded_row(ill: bool) -> hs.Capture:
     return hs.capture(fn, shaped((64, 1 << 17), F32, on, "x", None))
 
 
+@case("replicated-weights", "though the rest of it is sharded")
+def left_out_of_the_specs(ill: bool) -> hs.Capture:
+    """A transformer's modulation, whose weights have no spec, or that of the other weights."""
+    on = mesh("model")
+
+    def block(x: Any, w: Any, step: Any) -> Any:
+        shift, scale = jnp.split(step @ w["mod"], 2, -1)
+        h = x * (1 + scale[:, None]) + shift[:, None]
+        return x + jax.nn.gelu(h @ w["up"]) @ w["down"]
+
+    def model(ws: Any, x: Any, step: Any) -> Any:
+        return jax.lax.scan(lambda x, w: (block(x, w, step), None), x, ws)[0]
+
+    spec = () if ill else (None, None, "model")
+    ws = {
+        "mod": shaped((24, 4096, 8192), F32, on, *spec),
+        "up": shaped((24, 4096, 8192), F32, on, None, None, "model"),
+        "down": shaped((24, 8192, 4096), F32, on, None, "model", None),
+    }
+    x, step = shaped((2, 256, 4096), F32, on), shaped((2, 4096), F32, on)
+    return hs.capture(jax.jit(model), ws, x, step, hardware="tpu-v5e")
+
+
 @case("matrix-vector", "products of a matrix with a single vector", "tpu")
 def series_one_by_one(ill: bool) -> hs.Capture:
     """A recurrence of many series: one after another, or side by side."""

@@ -22,7 +22,7 @@ from .collective_facts import moved, over, sent
 from .collective_purposes import For, is_of_weights, purpose, results_of
 from .facts import Facts
 from .finding import Finding
-from .whole_operations import WHOLE, dimensions_of, ints, name_of
+from .whole_operations import WHOLE, dimensions_of, ints, is_solved_with, name_of
 
 # A constraint of the person, or a name in the program, is the cause before any operation is.
 _BY_NEED = (For.ARGUMENT, For.RESHARDED, For.INSERTED, For.UNKNOWN)
@@ -133,5 +133,10 @@ def _words(whole: Whole, name: str, row: Collective) -> tuple[str, str]:
         return why, (
             "in jax.shard_map take the cumsum of each device's part, gather only the parts' sums,"
             " and add those of the parts before"
+        )
+    if is_solved_with(i):
+        return why, (
+            "solve by products alone, which are computed in parts: jax.scipy.sparse.linalg.cg with"
+            " lambda v: a @ v"
         )
     return why, ""

@@ -639,6 +639,8 @@ def _resharded(card: Why) -> str:
 def _needed(card: Why) -> tuple[str, str]:
     """(how, what an operation needs or makes), of a card that may serve several: the first."""
     first, *rest = card.needs.split("; ")
+    if first.startswith("all of it"):
+        return "", f"needs {first}"
     for said in (first, *rest[:1]):
         for way, verb in _NEEDS.items():
             if said.startswith(f"{way} "):

@@ -36,6 +36,8 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             "the sharding changes back and forth: constrain the value between the two to the"
             " sharding of its user, so that shards move directly"
             if _is_asked_whole(facts, row)
+            else _MASKED
+            if _is_written_into(facts, row)
             else "",
             facts.wire_share(wire, seconds),
             seconds,
@@ -51,6 +53,18 @@ def _is_asked_whole(facts: Facts, row: Collective) -> bool:
     """Whether a constraint of the person's asks for the whole: XLA's own detours cannot be left
     out by constraining."""
     return bool(_constraints(facts, row))
+
+
+_MASKED = (
+    "write the part by a mask instead, which each device applies to its own rows:"
+    " jnp.where(rows < n, new, x) with rows of jax.lax.broadcasted_iota"
+)
+
+
+def _is_written_into(facts: Facts, row: Collective) -> bool:
+    """Whether a part of a sharded dimension is written at places that the program fixes."""
+    card = reasons(facts.module, facts.target)[row.index]
+    return card is not None and card.opcode == "scatter" and card.needs.startswith("all of it")
 
 
 def _asked_by(facts: Facts, row: Collective) -> str:

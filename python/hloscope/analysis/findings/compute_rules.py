@@ -599,7 +599,8 @@ def batched_branches(facts: Facts) -> Iterator[Finding]:
             f"%{select.name}{several} keeps one value for each row of a vmap, as lax.cond does"
             " there if its predicate differs by row; the one with matmuls is made by"
             f" {names(products)}",
-            "",
+            "where few rows need the one with matmuls, pick them first: i = jnp.nonzero(rows that"
+            " do, size=n), compute x[i], and write it with .at[i].set",
             share,
             seconds,
             None,

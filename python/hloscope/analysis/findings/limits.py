@@ -104,6 +104,8 @@ PADDING_SHARE = 0.1
 # Equal values of one line that wait together: fewer are what any schedule keeps in flight.
 WAITING_VALUES = 8
 NARROW_COPY_SHARE = 0.1
+# Of the peak, by which it falls if weights are cut as the rest of their argument.
+REPLICATED_SHARE = 0.25
 # Of the peak, in temporaries of one line.
 LINE_OF_PEAK_SHARE = 0.5
 RESIDUALS_SHARE = 0.3

@@ -446,6 +446,8 @@ def _is_of_product(value: LiveValue) -> bool:
     i, elements = value.instruction, value.shape.elements
     start = Position(i, (value.leaf,)) if i.shape.is_tuple else Position(i)
     through = opcodes.ELEMENTWISE | opcodes.SAME_NUMBERS | opcodes.FUSIONS | {"select"}
+    # a gradient of what was taken by index is written into that of the rest
+    through |= opcodes.UPDATES
     ends = walk.back(
         start, through, inside_fusions=True, reach=limits.CAUSE_REACH,
         where=lambda p: p.instruction.shape.is_tuple or p.instruction.shape.elements == elements,
@@ -673,7 +675,8 @@ def narrow_copies(facts: Facts) -> Iterator[Finding]:
         f"{size(total)} of the peak are parameters in {first.shape.element_type} beside themselves",
         f"all layers of {shown}{more} are converted before a loop that uses one layer at a time,"
         " and held until its end",
-        "",
+        f"keep them in {first.shape.element_type} between steps, where their update allows it: in"
+        " the loop's body XLA moves the conversion out again",
         facts.peak_share(gain),
         None,
         gain,

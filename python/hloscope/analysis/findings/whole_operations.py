@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ...hlo import Instruction, opcodes
+from ...hlo import Instruction, opcodes, walk
 from ...hlo.opcodes import Effect
 
 WHOLE = opcodes.that(Effect.MIXES, Effect.CALLS_LIBRARY) | {"reduce-window"}
+# A library's factorisation of matrices: Cholesky's, LU, QR, by LAPACK's names of them.
+_FACTORS = re.compile(r"(?:potrf|getrf|geqrf|cholesky|lu_decomposition|qr_decomposition)", re.I)
 _INTS = re.compile(r"\d+")
 
 
@@ -19,13 +21,26 @@ def dimensions_of(i: Instruction, rank: int) -> set[int] | None:
         return set(ints(i.attribute("dimensions")))
     if opcodes.is_top_k(i.opcode, i.custom_call_target):
         return {rank - 1}
-    if i.opcode in ("cholesky", "triangular-solve"):
+    if i.opcode in ("cholesky", "triangular-solve") or _FACTORS.search(i.custom_call_target or ""):
         return {rank - 2, rank - 1}
     if i.opcode == "reduce-window":
         sizes = re.search(r"size=([\dx]+)", i.attribute("window") or "")
         window = [int(n) for n in sizes[1].split("x")] if sizes else []
         return {d for d, n in enumerate(window) if n > 1} if len(window) == rank else None
     return None
+
+
+def is_solved_with(i: Instruction) -> bool:
+    """Whether a factorisation is used to solve a system, and nothing else is done with it."""
+    if i.opcode != "cholesky" and not _FACTORS.search(i.custom_call_target or ""):
+        return False
+    through = opcodes.ANYTHING - opcodes.LOOPS - opcodes.COMMUNICATION
+    ahead = walk.forward(i, through, inside_fusions=True)
+    return any(_solves(p.instruction) for p in ahead)
+
+
+def _solves(i: Instruction) -> bool:
+    return i.opcode == "triangular-solve" or "trsm" in (i.custom_call_target or "")
 
 
 def ints(text: str | None) -> list[int]:

@@ -322,6 +322,10 @@ class Partitioned:
         if op.opcode == "copy":
             return [Cause(op, value, had, f"needed as {spec_words(after)}", tuple(said))]
         needs = f"result {spec_words(after)}"
+        if gathers and (after is None or after == before) and axes <= self._cut(value):
+            # it is not the result's sharding that needs another: the op is not computed in parts
+            whole = f"all of it over {'+'.join(sorted(axes))}"
+            return [Cause(op, value, had, f"{whole}; {needs}" if after else whole, tuple(said))]
         if not axes <= {a for a, _, _ in said} and not self.origins.fixed_by(op):
             needs = f"moved for it, laid out as the partitioner chose; {needs}"
         return [Cause(op, value, had, needs, tuple(said))]
