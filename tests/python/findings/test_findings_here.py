@@ -50,14 +50,17 @@ def test_what_is_turned_is_said_from_a_share_on() -> None:
 def test_what_is_said_of_what_is_turned() -> None:
     found = only(turned(2, 9), "layout-copies")
     assert found.title == "1 layout copy of f32[2,64,1024] of `%x` takes 10 % of the modelled step"
-    assert found.evidence == "%c0 writes the same values in another order ({2,1,0} → {1,2,0})"
+    assert found.evidence == (
+        "%c0 writes the same values in another order ({2,1,0} → {1,2,0}), in which the step returns"
+        " them"
+    )
     found = only(turned(2, 9, 6), "layout-copies")
     assert found.title == (
         "6 transposes or layout copies of f32[2,64,1024] of `%x` take 40 % of the modelled step"
     )
     assert found.evidence == (
-        "%c0, %c1, %c2 and 3 more write the same values in another order ({2,1,0} → {1,2,0}):"
-        " 1 at m.py:4, 1 at m.py:5, 1 at m.py:6, 1 at m.py:7"
+        "%c0, %c1, %c2 and 3 more write the same values in another order ({2,1,0} → {1,2,0}),"
+        " in which the step returns them: 1 at m.py:4, 1 at m.py:5, 1 at m.py:6, 1 at m.py:7"
     )
     found = only(turned(4, 2, 1, None), "layout-copies")
     assert found.title.endswith("takes 50 % of the bytes moved")

@@ -47,6 +47,7 @@ from findings_programs import (
     whole_momentum,
 )
 from jax import lax
+from jax.experimental.layout import Format, Layout
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -459,6 +460,22 @@ twin(
 
 
 # -- layouts, copies and types --------------------------------------------------------------------
+
+
+@pair(
+    "layout-copies", "let XLA choose the order of the results",
+    "probabilities returned in the order in which they are made", SECONDS, "tpu",
+)  # fmt: skip
+def returned_as_made(followed: bool) -> hs.Capture:
+    def probabilities(q: Any, k: Any, table: Any, at: Any) -> Any:
+        near = jnp.take_along_axis(jnp.einsum("bnqd,npd->bnqp", q, table), at[None, None], -1)
+        return jax.nn.softmax(jnp.einsum("bnqd,bnkd->bnqk", q, k) + near, -1)
+
+    q, table = shaped((8, 12, 512, 64), BF16), shaped((12, 512, 64), BF16)
+    how = {"out_shardings": Format(Layout.AUTO)} if followed else {}
+    fn = jax.jit(probabilities, **how)
+    return hs.capture(fn, q, q, table, shaped((512, 512), jnp.int32), topology="v5e:2x2")
+
 
 twin(
     "layout-copies", "swap the dimensions where it is made",

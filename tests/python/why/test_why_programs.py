@@ -347,3 +347,26 @@ def test_figures_of_collectives_wait_for_no_cards(monkeypatch: pytest.MonkeyPatc
     assert all(row.line for row in rows)
     assert [row.line for row in rows] == [cap.why(row).line for row in rows]
     assert made == list(range(len(rows)))
+
+
+def test_a_gather_for_an_operation_that_is_not_computed_in_parts_needs_all_of_it():
+    """Operand and result have one sharding: naming it alone would explain nothing."""
+    on = mesh_of(x=8)
+
+    def written(field, rows):
+        return (field * 0.99).at[0:16].set(rows)
+
+    fn = jax.jit(written, out_shardings=NamedSharding(on, P("x")))
+    cap = hs.capture(fn, array(on, (4096, 512), "x"), array(on, (16, 512)))
+    (row,) = [c for c in cap.collectives if c.kind == "all-gather"]
+    card = cap.why(row)
+    assert (card.opcode, card.had) == ("scatter", "P('x', None)")
+    assert card.needs == "all of it over x; result P('x', None)"
+
+
+def test_a_library_call_without_a_rule_needs_all_of_a_sharded_matrix():
+    on = mesh_of(x=8)
+    fn = jax.jit(lambda a: jnp.linalg.cholesky(a * 2))
+    cap = hs.capture(fn, array(on, (512, 512), "x"))
+    needs = {cap.why(c).needs for c in cap.collectives if c.kind == "all-gather"}
+    assert "all of it over x" in needs

@@ -73,6 +73,11 @@ _IN_ORDER = (
     " einsum's subscripts), so that no operand has to be turned"
 )
 
+_RETURNED = (
+    "let XLA choose the order of the results: out_shardings=Format(Layout.AUTO) of"
+    " jax.experimental.layout, where the next step takes them so"
+)
+
 
 def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
     """Values reordered repeatedly, for one operand of one line."""
@@ -102,6 +107,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             continue
         for_what = served(first)
         frame, inferred = facts.line(first)
+        returned = all(_is_returned(facts, i) for i in rows)
         argument = _argument(facts, first)
         of = f" of `{argument}`" if argument else ""
         layout = _layouts(first)
@@ -112,9 +118,14 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             f"{runs:,.0f} {word} of {first.shape.dense_text}{of} take{'' if runs > 1 else 's'}"
             f" {percent(share)} of the {'modelled step' if seconds is not None else 'bytes moved'}",
             f"{names(rows)} write{s} the same values in another order{layout}{_types(first, s)}"
+            + (", in which the step returns them" if returned else "")
             + (_for_kernel(first) or (f", for {_said(facts, for_what)}" if for_what else ""))
             + _lines(facts, rows),
-            _IN_ORDER if argument and _could_be_given(facts, rows) else "",
+            _IN_ORDER
+            if argument and _could_be_given(facts, rows)
+            else _RETURNED
+            if returned
+            else "",
             share,
             seconds,
             facts.traffic(rows),
@@ -123,6 +134,18 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _is_returned(facts: Facts, i: Instruction) -> bool:
+    """Whether nothing but the step's result wants a value so, in memory that no argument gives."""
+    root = i.computation.root
+    if not i.computation.is_entry or root is None:
+        return False
+    same = opcodes.SAME_ORDER | opcodes.BUNDLES
+    if any(walk.uses(i, same)) or all(p.instruction is not root for p in walk.forward(i, same)):
+        return False
+    live = facts.memory.liveness
+    return all(live.home[live.buffer_of[v]] < 0 for v in live.values.nodes(i))
 
 
 def _argument(facts: Facts, i: Instruction) -> str:

@@ -1,7 +1,7 @@
 """Weights that every device holds whole beside others of one argument that are cut.
 
-    params  w_in  f32[24,2048,1024]   P(None, None, 'model')
-            w_mod f32[24,2048,12288]  replicated: left out of the specs, and most of the peak
+params  w_in  f32[24,2048,1024]   P(None, None, 'model')
+        w_mod f32[24,2048,12288]  replicated: left out of the specs, and most of the peak
 """
 
 from __future__ import annotations
