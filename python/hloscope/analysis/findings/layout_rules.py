@@ -124,7 +124,7 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             _IN_ORDER
             if argument and _could_be_given(facts, rows)
             else _RETURNED
-            if returned
+            if returned and not any(_is_given_too(facts, i) for i in rows)
             else "",
             share,
             seconds,
@@ -146,6 +146,13 @@ def _is_returned(facts: Facts, i: Instruction) -> bool:
         return False
     live = facts.memory.liveness
     return all(live.home[live.buffer_of[v]] < 0 for v in live.values.nodes(i))
+
+
+def _is_given_too(facts: Facts, i: Instruction) -> bool:
+    """Whether the step takes an array like this result: the next step's, which fixes its order."""
+    entry = facts.module.entry
+    given = (s for p in (entry.parameters if entry is not None else ()) for s in p.shape.leaves())
+    return any(s.dense_text == i.shape.dense_text for s in given)
 
 
 def _argument(facts: Facts, i: Instruction) -> str:

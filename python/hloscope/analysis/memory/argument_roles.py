@@ -188,7 +188,8 @@ def _by_name(
     b: int, name: str, shape: Shape, uses: Uses, parameters: set[tuple[int, ...]]
 ) -> tuple[int, str]:
     # a word as short as ``m`` says nothing where there is nothing that it could belong to
-    is_short = _STATE_HEAD.fullmatch(_head(name)) and shape.dimensions in parameters
+    is_alone = _head(name) == name and shape.dimensions not in parameters
+    is_short = _STATE_HEAD.fullmatch(_head(name)) and not is_alone
     says_state = is_short or _STATE.search(name)
     if says_state and not uses.is_multiplied(b) and uses.is_updated(b, shape):
         return STATE, BY_NAME
