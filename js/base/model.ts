@@ -76,6 +76,8 @@ export class ViewModel {
     worth: Float32Array;
     /** 1 for a pass forward, 2 for one back; null in Views that do not say. */
     direction: Uint8Array | null;
+    /** The function that it is one call of several of; null in Views that do not say. */
+    function: Uint32Array | null;
     class: Uint32Array;
     fold: Int32Array;
   };
@@ -146,6 +148,7 @@ export class ViewModel {
       order: c("group.order"),
       worth: c("group.worth"),
       direction: this.optional("group.direction"),
+      function: this.optional("group.function"),
       class: c("group.class"),
       fold: c("group.fold"),
     };
@@ -270,6 +273,10 @@ export class ViewModel {
   }
   groupLabel(g: number): string {
     return this.strings.get(this.group.label[g]);
+  }
+  /** The function of which a group is one call of several; "" if it is not. */
+  groupFunction(g: number): string {
+    return this.group.function ? this.strings.get(this.group.function[g]) : "";
   }
   /** Users of every instruction, each once, ascending; built on first use. */
   get users(): Csr {

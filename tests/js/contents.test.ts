@@ -64,6 +64,15 @@ describe("what a closed box holds", () => {
     expect(lines(spec, 2)).toEqual(["block ×2, head"]);
     expect(lines(transformer(3, 8), 2)).toEqual(["layer ×3"]);
   });
+  test("calls that the code tells apart are calls of one function", () => {
+    const spec = calls([
+      ["norm before attend", 0.2],
+      ["norm · n2", 0.2],
+      ["head", 0.6],
+    ]);
+    for (const call of spec.groups.slice(3, 5)) call.function = "norm";
+    expect(lines(spec, 2)).toEqual(["norm ×2, head"]);
+  });
   test("what has most of the work says what is in it", () => {
     const spec = calls([
       ["embed", 0.1],

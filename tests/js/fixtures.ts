@@ -51,6 +51,8 @@ export interface GroupSpec {
   worth?: number;
   /** 1 for a pass forward, 2 for one back. */
   direction?: number;
+  /** Of which it is one call of several. */
+  function?: string;
 }
 export interface ModuleSpec {
   instructions: InstructionSpec[];
@@ -216,6 +218,10 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   columns.set(
     "group.direction",
     Uint8Array.from(groups, (g) => g.direction ?? 0),
+  );
+  u32(
+    "group.function",
+    groups.map((g) => id(g.function ?? "")),
   );
   u32(
     "group.class",

@@ -94,7 +94,8 @@ function partsOf(tree: Tree, flow: Flow, node: number, depth: number): Part[] {
       fold >= 0
         ? stackLabel(tree, offsets[fold], offsets[fold + 1]).replace(/[\W_]*\[.*/, "")
         : boxLabel(tree, v);
-    const name = nameOf(tree, v, label, kind);
+    const of = fold < 0 && tree.isGroup(v) ? model.groupFunction(v - tree.instructions) : "";
+    const name = nameOf(tree, v, of || label, kind);
     if (!name || (!callOrLoop(tree, v) && kind !== "section" && work < WORKS * whole)) continue;
     const inner = fold >= 0 ? tree.node(values[offsets[fold]]) : bodyOf(tree, v);
     const calls = new Set(fold < 0 && label !== name ? [label] : []);

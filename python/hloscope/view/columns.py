@@ -167,7 +167,8 @@ VIEW = (
             number("u32", "class", "equal for isomorphic groups"),
             index_or_none("fold", "fold", "fold that it is a member of"),
             *at_times(
-                number("u8", "direction", "1 forward, 2 back: a pass of what is differentiated")
+                number("u8", "direction", "1 forward, 2 back: a pass of what is differentiated"),
+                text("function", "of which it is one call of several; empty if it is not"),
             ),
         ),
         "Boxes that hold others: computations, scopes, loops.",

@@ -129,6 +129,10 @@ def _groups(b: Builder, c: Context) -> None:
     code: dict[int, str] = c.or_without("code of groups", lambda: c.box_names.groups(), dict)
     label = [code.get(n, name) for n, name in enumerate(g.label)]
     b.column("group.label", label)
+    functions: dict[int, str] = c.or_without(
+        "functions of groups", lambda: c.box_names.functions(), dict
+    )
+    b.column("group.function", [functions.get(n, "") for n in range(len(label))])
     b.column("group.owner", g.owner)
     b.column("group.computation", g.computation)
     b.column("group.size", g.size)

@@ -201,6 +201,45 @@ def test_modules_of_one_class_are_told_apart_by_the_names_they_are_called_by() -
     assert {"Level · down", "Level · up"} <= set(said.values())
 
 
+def test_calls_of_one_function_are_told_apart_as_the_code_tells_them() -> None:
+    """By what they are given, what they give, what takes it; calls that are alike are numbered."""
+
+    def norm(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.sqrt(jnp.abs(x @ w)) @ w
+
+    def push(x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        h = jnp.tanh(x @ w)
+        return h @ w, h.sum()
+
+    def mix(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.sin(x @ w) @ w
+
+    def turn(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.cos(x @ w) @ w
+
+    def shift(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.exp(-jnp.abs(x @ w)) @ w
+
+    def pull(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.log(jnp.abs(x @ w) + 1) @ w
+
+    def step(x: jax.Array, w: jax.Array) -> jax.Array:
+        a, b = w.T, w + 1
+        x = x + mix(norm(x, w), w)
+        x = x + turn(norm(x, w), w)
+        x, k1 = push(x, w)
+        x, k2 = push(x, w)
+        x = shift(x, a)
+        x = shift(x, b)
+        x = x + 2 * pull(x, w)
+        x = x + 2 * pull(x, w)
+        return x + k1 + k2
+
+    said = code_of(hs.capture(step, jnp.ones((32, 64)), jnp.ones((64, 64)), exact=False))
+    told = {"push · k1", "push · k2", "shift · a", "shift · b", "pull 1", "pull 2"}
+    assert told | {"norm before mix", "norm before turn"} <= set(said.values())
+
+
 def test_pieces_of_one_statement_are_told_apart_by_what_they_do(tmp_path: Path) -> None:
     file = tmp_path / "lines.py"
     file.write_text(LINES)

@@ -5,6 +5,7 @@
     fusion reduce·multiply·subtract  →   enstrophy
     train_step, line 38              →   updates = update(grads, …), line 38
     Level, line 147                  →   Level · down, where the line calls self.down(x)
+    norm, line 56                    →   norm before attention, where the line is attention(norm(x))
 
 Every operation has a path through the person's program: the expressions around it, call by call.
 A box is named by the innermost expression that nearly all of its operations are in, unless
@@ -35,6 +36,7 @@ from ..base.labels.labels import is_words_of_opcodes, labels, shorten
 from ..base.lines.frames import is_library
 from ..base.table import Table, table
 from .groups import KINDS, GroupTree
+from .which_call import Site, called, which
 
 if TYPE_CHECKING:
     from ...hlo import FrameTable, Module, StackFrame
@@ -61,7 +63,9 @@ FRAMES = 24
 # Named by what they are, not by what they compute.
 _NAMED = opcodes.CONTROL | opcodes.GIVEN | opcodes.BUNDLES
 _ELIDED = "…"
-_MADE_BY = re.compile(r"(?P<function>.+), line (?P<line>\d+)(?P<more> · loop.*)?\Z")
+_MADE_BY = re.compile(
+    r"(?P<before>(?:.*/)?)(?P<function>[^/]+), line (?P<line>\d+)(?P<more>(?: · loop|/).*)?\Z"
+)
 
 Step = tuple[str, int]  # a file, and the number of an expression or statement in it
 Path = tuple[Step, ...]
@@ -73,6 +77,7 @@ class Code:
     def __init__(self, text: str) -> None:
         self.nodes: list[ast.AST] = []
         self.parent: list[int] = []
+        self.function: list[int] = []  # the line of the function around each
         self._at: dict[tuple[int, int], list[int]] = defaultdict(list)
         self._of_line: dict[int, int] = {}
         self.modules: set[str] = set()
@@ -82,9 +87,9 @@ class Code:
             self._add(ast.parse(text), -1)
 
     def _add(self, root: ast.AST, parent: int) -> None:
-        todo = [(root, parent)]
+        todo = [(root, parent, 0)]
         while todo:
-            node, up = todo.pop()
+            node, up, function = todo.pop()
             here = up
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.modules |= {a.asname or a.name.partition(".")[0] for a in node.names}
@@ -92,13 +97,16 @@ class Code:
                 here = len(self.nodes)
                 self.nodes.append(node)
                 self.parent.append(up)
+                self.function.append(function)
                 self._at[node.lineno, node.col_offset].append(here)
                 if isinstance(node, _STATEMENTS):
                     for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                         self._of_line.setdefault(line, here)
             elif isinstance(node, ast.stmt):
                 here = -1  # what a loop or a function is made of is not in one expression
-            todo.extend((child, here) for child in ast.iter_child_nodes(node))
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    function = node.lineno
+            todo.extend((child, here, function) for child in ast.iter_child_nodes(node))
 
     def around(self, frame: StackFrame) -> list[int]:
         """Numbers of the statement that a frame is in and of the expressions in it, outer first."""
@@ -125,19 +133,37 @@ class Code:
         found = self._of_line.get(line, -1)
         return self.words(found) if found >= 0 else ""
 
-    def called(self, frame: StackFrame) -> str:
-        """What a frame calls: ``down`` of ``self.down(x)``; '' if it may be several."""
-        found = self._found(frame)
-        if found < 0:
-            return ""
-        node = self.nodes[found]
-        calls = [node] if isinstance(node, ast.Call) else ast.walk(node)
-        names = {
-            f.attr if isinstance(f, ast.Attribute) else f.id
-            for n in calls
-            if isinstance(n, ast.Call) and isinstance(f := n.func, (ast.Attribute, ast.Name))
-        }
-        return names.pop() if len(names) == 1 else ""
+    def call(self, frame: StackFrame, function: str) -> int:
+        """The number of the call of a function that a frame makes; -1 if it may be several."""
+        begin = frame.line, frame.column
+        at = self._at.get(begin, []) if frame.column is not None else []  # type: ignore[arg-type]
+        calls = [n for n in at if called(self.nodes[n]) == function]
+        calls = calls or [n for n in at if isinstance(self.nodes[n], ast.Call)][:1]
+        if not calls and (found := self._found(frame)) >= 0:
+            inside = [n for n in ast.walk(self.nodes[found]) if called(n) == function]
+            calls = [n for n, node in enumerate(self.nodes) if node in inside]
+        return calls[0] if len(calls) == 1 else -1
+
+    def calls(self, number: int) -> list[int]:
+        """The calls of what a call calls, in the function that it is in."""
+        name, function = called(self.nodes[number]), self.function[number]
+        return [
+            n for n, node in enumerate(self.nodes)
+            if self.function[n] == function and called(node) == name
+        ]  # fmt: skip
+
+    def site(self, number: int) -> Site:
+        """A call and what is around it in its statement."""
+        above = [self.nodes[up] for up in self._above(number)]
+        return above[0], above[1:]  # type: ignore[return-value]
+
+    def _above(self, number: int) -> list[int]:
+        """The numbers of an expression and of what is around it, innermost first."""
+        out = []
+        while number >= 0:
+            out.append(number)
+            number = self.parent[number]
+        return out
 
     def sets(self, number: int) -> str:
         """The variables that a statement sets, or ''."""
@@ -363,6 +389,11 @@ def _first_operation(label: str) -> str:
     return label.removeprefix("fusion ").partition("·")[0].partition(" ")[0]
 
 
+def _last(function: str) -> str:
+    """A function without its class."""
+    return function.rpartition(".")[2]
+
+
 def _name(function: str | None) -> str:
     """A function without what it is defined in, as in ``TracedCall.name``."""
     return (function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
@@ -391,39 +422,80 @@ class BoxNames:
         """Names of groups that are called after operations or after a line."""
         if not self.codes:
             return {}
-        made = {g: m for g, label in enumerate(self.tree.label) if (m := _MADE_BY.match(label))}
+        made = self._made
         wanted = [
             g for g, name in enumerate(self.tree.label)
             if KINDS[self.tree.kind[g]] in ("component", "section") and is_words_of_opcodes(name)
         ]  # fmt: skip
         around = {g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted}
         out = self._apart(around, lambda g: self.tree.label[g])
-        calls = {
-            g: self._called(match["function"], int(match["line"]), g) for g, match in made.items()
-        }
-        often = Counter((int(self.tree.parent[g]), name) for g, name in calls.items())
+        told = self._which
         for g, match in made.items():
             line, more = int(match["line"]), match["more"] or ""
-            if calls[g] and often[int(self.tree.parent[g]), calls[g]] == 1:
-                out[g] = f"{match['function']} · {calls[g]}{more}"
+            if g in told:
+                out[g] = f"{match['before']}{match['function']}{told[g]}{more}"
             elif code := self._code_of(match["function"], line, g):
                 out[g] = f"{code}, line {line}{more}"
         return out
 
-    def _called(self, function: str, line: int, g: int) -> str:
-        """The name by which a group's function is called on a line, where that is another one.
+    def functions(self) -> dict[int, str]:
+        """The functions of which groups are one call of several, by group."""
+        return {g: self._made[g]["function"] for g in self._which}
 
-        ``Level, line 147`` is ``Level · down`` if the line calls ``self.down(x)``.
+    @cached_property
+    def _made(self) -> dict[int, re.Match[str]]:
+        """Groups that are called after a function and a line."""
+        labels = enumerate(self.tree.label)
+        return {g: m for g, label in labels if (m := _MADE_BY.match(label))}
+
+    @cached_property
+    def _which(self) -> dict[int, str]:
+        """By group what tells it from other calls of its function, or its number among these.
+
+        The calls from the text of one function are compared, wherever their groups are.
         """
+        places: dict[int, tuple[str, int, str]] = {}  # by group its file, call and function
+        seen: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for g, match in self._made.items():
+            function, line = match["function"], int(match["line"])
+            caller = self._caller(function, line, g)
+            call = self.codes[caller.file].call(caller, _last(function)) if caller else -1
+            if caller and call >= 0:
+                places[g] = caller.file, call, function
+                seen[caller.file, function].add(call)
+        words: dict[tuple[str, int, str], str] = {}
+        numbers: dict[tuple[str, int, str], str] = {}
+        for place in dict.fromkeys(places.values()):
+            file, call, function = place
+            code = self.codes[file]
+            # the class of self.down(x) is called by another name beside it
+            beside = {n for n in seen[file, function] if code.function[n] == code.function[call]}
+            calls = sorted(beside.union(code.calls(call)), key=lambda n: (code.line(n), n))
+            at = calls.index(call)
+            if told := which(_last(function), [code.site(n) for n in calls]):
+                words[place] = told[at]
+            if len(calls) > 1:
+                numbers[place] = f" {1 + at}"
+        return self._distinct(places, numbers) | self._distinct(places, words)
+
+    def _distinct(
+        self, places: Mapping[int, tuple[str, int, str]], told: Mapping[tuple[str, int, str], str]
+    ) -> dict[int, str]:
+        """Without what two calls of one function in one group would have in common."""
+        of = {g: (int(self.tree.parent[g]), p[2], told[p]) for g, p in places.items() if p in told}
+        often = Counter(of.values())
+        return {g: name[2] for g, name in of.items() if often[name] == 1}
+
+    def _caller(self, function: str, line: int, g: int) -> StackFrame | None:
+        """The frame that calls a group's function on a line."""
         for frame in self._weights[g]:
-            stack = list(self.frames.stack(frame))
-            for callee, caller in pairwise(stack):
+            own = [f for f in self.frames.stack(frame) if not is_library(f.file)]
+            for callee, caller in pairwise(own):
                 if caller.line != line or caller.file not in self.codes:
                     continue
                 if _name(callee.function) == function:
-                    name = self.codes[caller.file].called(caller)
-                    return "" if name == function.rpartition(".")[2] else name
-        return ""
+                    return caller
+        return None
 
     def _code_of(self, function: str, line: int, g: int) -> str:
         """The code of the statement on the line of a function that a group is made of, or ''.
@@ -552,7 +624,7 @@ class BoxNames:
 
     def _place(self, weights: Counter[int], around: int) -> tuple[str, int] | None:
         """The code of a box, and its line; None where it says nothing of the box."""
-        path = self._shared(weights)
+        path = self._outside(self._shared(weights), around)
         if not path:
             return self._of_some(weights, 0)
         file, number = path[-1]
@@ -564,6 +636,29 @@ class BoxNames:
         code = self.codes[file]
         words = code.words(~number if alone else number, alone)
         return (words, code.line(~number if alone else number)) if words else None
+
+    def _outside(self, path: Path, around: int) -> Path:
+        """A path that ends with a call that has a box of its own ends with the statement before it.
+
+        What is beside ``rhs`` is not called ``rhs(u, s)``, though most of it is from its end.
+        """
+        node = self.codes[path[-1][0]].nodes[path[-1][1]] if path and path[-1][1] >= 0 else None
+        if node is None or called(node) not in self._calls_in(around):
+            return path
+        return path[: next((n for n in range(len(path), 0, -1) if self._sets(path[n - 1])), 0)]
+
+    def _sets(self, step: Step) -> bool:
+        file, number = step
+        return isinstance(self.codes[file].nodes[max(number, ~number)], _STATEMENTS)
+
+    def _calls_in(self, g: int) -> set[str]:
+        """The functions that have boxes in a group."""
+        known = self.__dict__.setdefault("_called_in", {})
+        if not known:
+            for child, label in enumerate(self.tree.label):
+                name = re.split(r"[,/ ]", label)[0].rpartition(".")[2]
+                known.setdefault(int(self.tree.parent[child]), set()).add(name)
+        return known.get(g, set())  # type: ignore[no-any-return]
 
     def _of_some(self, weights: Counter[int], depth: int) -> tuple[str, int] | None:
         """The code of the statements that nearly all operations of a box are in, and a line.
