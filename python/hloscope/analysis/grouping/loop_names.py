@@ -148,8 +148,9 @@ class _Namer:
         for row, chain in around.items():
             of_call[int(self.t.computation[row]), chain[:-1]].append(row)
         whole = {rows[0]: self._is_loop(*key, rows) for key, rows in of_call.items()}
+        late = {row: self._late(row) for row in around}
         called = Counter(chain[-2][1] for row, chain in around.items()
-                         if len(chain) > 1 and not self._late(row))  # fmt: skip
+                         if len(chain) > 1 and not late[row])  # fmt: skip
         # a gradient has the name of what it is the gradient of
         scope = {row: self._scope(row) for row in around}
         scoped = {c: scope[row] for row, c in around.items() if c and scope[row]}
@@ -161,11 +162,14 @@ class _Namer:
             for row, c in around.items()
         }
         of_line = {c: turns[row] for row, c in around.items() if c and turns[row]}
+        forward = {c for row, c in around.items() if not late[row]}
         out: dict[int, LoopName] = {}
         for (_, call), rows in of_call.items():
             for row in rows:
                 turn = turns[row] or of_line.get(around[row], "")
                 alone = whole[rows[0]] and (not turn or called[call[-1][1]] > 1)
+                # a rule for the gradient of what it calls has only its line: it is no loop of it
+                alone = alone and (not late[row] or around[row] in forward)
                 loop = call[-1][1] if alone else turn or self._scope_around(row)
                 if not loop and call and call[-1][1] not in _SAYS_NOTHING:
                     loop = f"loop of {call[-1][1]}"

@@ -51,6 +51,8 @@ SMALLEST = 24
 TELLING = 0.6
 _BEFORE = "before layers"
 _BETWEEN = "between layers"
+# Stacks beside one another that have one name and a letter, such as those of two towers.
+MOST_OF_A_NAME = 2
 _LETTERS = "BCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -278,7 +280,10 @@ class _Finder:
     def _name_layers(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:
         first = found.first
         called = self.names.of_model(found, recedes)
+        many = self._of_one_name(found, identity, called)
         for n, stack in enumerate(found.stacks):
+            if n in many:
+                continue
             begin = found.start[n]
             twin = next((r for r in self.runs if set(identity[n]) <= set(r.identity)), None)
             lowest = min(identity[n] if twin is None else twin.identity)
@@ -293,7 +298,7 @@ class _Finder:
             if twin is not None and twin.stack.computation == stack.computation:
                 prefix, name = twin.prefix, twin.name
             else:
-                prefix, name = called.get(n) or self.names.called(found, stack, spine)
+                prefix, name = self._called(found, n, called)
                 name = name if twin is None else twin.name
             mine = set(identity[n])  # passes over the same layers may run either way
             again = any(r.recedes == recedes[n] and set(r.identity) == mine for r in self.runs)
@@ -305,6 +310,33 @@ class _Finder:
             if not named:
                 held = dict(zip(number.tolist(), self._held_by_scopes(run), strict=False))
                 self._rewrite(run, rows, of_row, held)
+
+    def _called(
+        self, found: Repeats, n: int, called: dict[int, tuple[Path, str]]
+    ) -> tuple[Path, str]:
+        stack = found.stacks[n]
+        return called.get(n) or self.names.called(found, stack, [r for s in stack.spine for r in s])
+
+    def _of_one_name(
+        self,
+        found: Repeats,
+        identity: list[list[int]],
+        called: dict[int, tuple[Path, str]],
+    ) -> set[int]:
+        """Stacks of which more than ``MOST_OF_A_NAME`` in one place would have one name.
+
+        They and their gradients are pieces of calls that nothing tells apart, such as the stages
+        of a solver: not layers of several models.
+        """
+        known = [set(r.identity) for r in self.runs]
+        places: dict[tuple[Path, str], list[int]] = {}
+        for n in range(len(found.stacks)):
+            mine = set(identity[n])
+            if not any(mine <= other for other in known):
+                places.setdefault(self._called(found, n, called), []).append(n)
+                known.append(mine)
+        many = [set(identity[n]) for s in places.values() if len(s) > MOST_OF_A_NAME for n in s]
+        return {n for n, mine in enumerate(identity) if any(set(mine) <= m for m in many)}
 
     def _apart(self, stack: Stack) -> frozenset[Path]:
         """The scope of each layer, where the layers have one each."""
