@@ -147,7 +147,8 @@ def words_of(label: str) -> list[str]:
     if "[" in label and "f32" in label:
         return []
     main = label.partition(": ")[0]
-    main = re.sub(r"\[[^\]]*\]|×[\d,]+|, line \d+|\(.*?\)|#\d+", " ", main)
+    main = main.removesuffix(", outside its loop").replace("parameter update", "optimizer")
+    main = re.sub(r"\[[^\]]*\]|×[\d,]+|, line \d+| before \w+|\(.*?\)|#\d+", " ", main)
     parts = re.split(r" · |/|, | \+ ", main)
     if "·" in main.replace(" · ", ""):  # operations
         return []
