@@ -63,7 +63,10 @@ def _instructions(b: Builder, c: Context) -> None:
     words = c.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
     words = c.or_without("sums of gradients", lambda: gradient_labels(module, words), lambda: words)
     turns = c.groups.turns
-    words = c.or_without("names of loops", lambda: loop_labels(module, words, turns), lambda: words)
+    runs: dict[int, str] = c.or_without("code of loops", lambda: c.box_names.loops(), dict)
+    words = c.or_without(
+        "names of loops", lambda: loop_labels(module, words, turns, runs), lambda: words
+    )
     b.column("instruction.label", words)
     code: dict[int, str] = c.or_without("code of boxes", lambda: c.box_names.instructions(), dict)
     b.column("instruction.code", [code.get(row, "") for row in range(len(words))])

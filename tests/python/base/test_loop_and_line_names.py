@@ -66,10 +66,9 @@ def told(body: Counts, beside: int = 0, weights: Sequence[str] = ("p['a']", "p['
 
 
 def test_a_function_that_is_little_more_than_its_loop_names_it() -> None:
-    assert told({"block": 8}, 2) == [("tower · a", "block"), ("tower · b", "block")]
-    assert told({"block": 8}, 3) == [("block · a", "block"), ("block · b", "block")]
-    assert told({"block": 8}, 2, ["p['a']"]) == [("block", "block")]  # one tower alone
-    assert told({"": 8}, 2, ["p['a']"]) == [("tower", "")]
+    assert told({"": 8}, 2) == [("tower · a", ""), ("tower · b", "")]
+    assert told({"": 8}, 3)[0][0].startswith("loop of ")
+    assert told({"block": 8}, 2) == [("block · a", "block"), ("block · b", "block")]
 
 
 def test_an_iteration_is_what_most_of_it_calls() -> None:
@@ -107,9 +106,9 @@ def test_the_label_of_a_loop_is_its_name() -> None:
     module = towers({"block": 8}, 2, ["p['a']", "p['b']"])
     words = loop_labels(module, [i.name for i in module.instructions])
     changed = [w for w, i in zip(words, module.instructions, strict=True) if w != i.name]
-    assert changed == ["tower · a ×?", "tower · b ×?"]
+    assert changed == ["block · a ×?", "block · b ×?"]
     assert set(loop_names(module).values()) == {
-        LoopName("tower · a", "block"), LoopName("tower · b", "block"),
+        LoopName("block · a", "block"), LoopName("block · b", "block"),
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
 from hloscope.analysis.grouping.loop_names import loop_labels
 from hloscope.analysis.grouping.worth import worth
+from hloscope.view import build_view
+from hloscope.view.schema import decode
 
 
 def w(*shape: int) -> jax.ShapeDtypeStruct:
@@ -557,3 +560,99 @@ def test_a_loop_of_unknown_length_says_so_and_counts_with_what_it_repeats() -> N
     assert [label for label in loops if label.endswith(" ×?")]
     held = dict(zip(tree.label, worth(module, tree).tolist(), strict=True))
     assert held["layers"] > 0.8, held  # of the loop: twelve layers in each turn, not one
+
+
+def test_layers_are_in_the_stages_that_the_person_named() -> None:
+    """Four stages of two blocks are not eight blocks beside them."""
+
+    def block(x: jax.Array, p: dict[str, jax.Array]) -> jax.Array:
+        return x + jnp.tanh(norm(x) @ p["up"]) @ p["down"]
+
+    def net(x: jax.Array, params: list[Any]) -> jax.Array:
+        for k, stage in enumerate(params):
+            with jax.named_scope(f"stage{k + 1}"):
+                x = jnp.sin(x @ stage["embed"])
+                for p in stage["blocks"]:
+                    x = block(x, p)
+        return x
+
+    sizes = (16, 24, 32, 48, 64)
+    params = [
+        {"embed": w(a, b), "blocks": [{"up": w(b, 2 * b), "down": w(2 * b, b)}] * 2}
+        for a, b in pairwise(sizes)
+    ]
+    tree = group_tree(dump(net, w(256, 16), params))
+    stages = {tree.label[int(p)] for g, p in enumerate(tree.parent) if "block" in tree.label[g]}
+    assert stages == {"stage1", "stage2", "stage3", "stage4"}
+
+
+def test_stages_of_a_solver_are_calls_and_not_layers_of_several_models() -> None:
+    """Each stage calls the same three layers: that is six calls, not six models of two layers."""
+
+    def squash(p: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        return (x @ p["w"] + p["b"]) * jax.nn.sigmoid(p["g"])
+
+    def velocity(params: Any, x: jax.Array) -> jax.Array:
+        for p in params[:-1]:
+            x = jax.nn.softplus(squash(p, x))
+        return squash(params[-1], x)
+
+    def dynamics(params: Any, x: jax.Array) -> jax.Array:
+        y, pull = jax.vjp(lambda x: velocity(params, x), x)
+        return y + pull(jnp.sin(x))[0]
+
+    def attempt(x: jax.Array, params: Any) -> jax.Array:
+        slopes = [dynamics(params, x)]
+        for k in range(1, 6):
+            slopes.append(dynamics(params, x + sum(s / (k + n) for n, s in enumerate(slopes))))
+        return x + jnp.stack(slopes).mean(0)
+
+    def solve(x: jax.Array, params: Any) -> jax.Array:
+        return jax.lax.while_loop(lambda x: x.sum() < 9, lambda x: attempt(x, params), x)
+
+    layer = {"w": w(64, 64), "b": w(64), "g": w(64)}
+    tree = group_tree(dump(solve, w(256, 64), [layer] * 3))
+    assert not [label for label in tree.label if re.search(r" [B-Z] \d+$", label)]
+    assert len([label for label in tree.label if re.fullmatch(r"dynamics.*\d", label)]) >= 5
+
+
+def test_a_loop_is_called_by_the_function_that_the_code_gives_it() -> None:
+    """What it does is of lines elsewhere: a linear map that was made before it."""
+
+    def newton(x: jax.Array, p: jax.Array) -> jax.Array:
+        y, push = jax.linearize(lambda v: jnp.tanh(v @ p) @ p, x)
+
+        def conjugate(c: jax.Array, _: None) -> tuple[jax.Array, None]:
+            return push(c), None
+
+        return jax.lax.scan(jax.checkpoint(conjugate), y, None, length=5)[0]
+
+    capture = hs.capture(newton, w(32, 64), w(64, 64), exact=False)
+    _, columns = decode(build_view(capture.module, capture.target))
+    assert "conjugate ×5" in {columns["strings"][k] for k in columns["instruction.label"]}
+
+
+def test_a_loop_back_has_the_name_of_the_loop_forward() -> None:
+    class Deep(eqx.Module):
+        up: jax.Array
+        turn: jax.Array
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            x = jax.lax.scan(lambda h, p: (jnp.tanh(h @ p), None), x, self.turn)[0]
+            return x @ self.up
+
+    class Net(eqx.Module):
+        inner: Deep
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            def group(x: jax.Array, deep: Deep) -> tuple[jax.Array, None]:
+                return eqx.filter_checkpoint(deep)(jnp.sin(x)), None
+
+            return jax.lax.scan(group, x, self.inner)[0].sum()
+
+    net = Net(Deep(w(3, 64, 64), w(3, 5, 64, 64)))
+    module = dump(eqx.filter_jit(eqx.filter_grad(Net.__call__)), net, w(32, 64))
+    names = loop_labels(module, labels(module), group_tree(module).turns)
+    outer = {name for name, i in zip(names, module.instructions, strict=True)
+             if i.opcode == "while" and name.endswith("×3")}  # fmt: skip
+    assert len(outer) == 1, outer

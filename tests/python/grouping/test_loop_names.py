@@ -66,7 +66,7 @@ def test_loops_of_one_function_are_told_apart_by_their_arguments(
     if through_text:
         (tmp_path / "step.hlo").write_text(towers.text)
         module = hs.read(tmp_path / "step.hlo").module
-    assert named(module) == [("tower · image", "block"), ("tower · text", "block")]
+    assert named(module) == [("block · image", "block"), ("block · text", "block")]
     assert len(loop_names(module)) == 4  # forward and backward
     tree = group_tree(module)
     bodies = [x for x, k in zip(tree.label, tree.kind, strict=True) if KINDS[k] == "body"]

@@ -36,7 +36,7 @@ from ..base.labels.labels import is_words_of_opcodes, labels, shorten
 from ..base.lines.frames import is_library
 from ..base.table import Table, table
 from .groups import KINDS, GroupTree
-from .which_call import Site, called, which
+from .which_call import RUN_BY, Site, called, runs, which
 
 if TYPE_CHECKING:
     from ...hlo import FrameTable, Module, StackFrame
@@ -143,6 +143,13 @@ class Code:
             inside = [n for n in ast.walk(self.nodes[found]) if called(n) == function]
             calls = [n for n, node in enumerate(self.nodes) if node in inside]
         return calls[0] if len(calls) == 1 else -1
+
+    def looped(self, frame: StackFrame) -> str:
+        """The function that a frame's loop runs, or ''."""
+        for name in RUN_BY:
+            if (at := self.call(frame, name)) >= 0 and (run := runs(self.nodes[at])):
+                return run
+        return ""
 
     def calls(self, number: int) -> list[int]:
         """The calls of what a call calls, in the function that it is in."""
@@ -528,6 +535,15 @@ class BoxNames:
                 file, number = path[-1]
                 of = self.codes[file].words(max(number, ~number), room=LONGEST - len(kind))
                 out[row] = f"{kind} · {of}" if of else kind
+        return out
+
+    def loops(self) -> dict[int, str]:
+        """The functions that loops run, as the code gives them: ``scan(layer, x, params)``."""
+        out: dict[int, str] = {}
+        for row in self.t.where("while").tolist() if self.codes else ():
+            for f in self._own(int(self.frame[row]))[:1]:
+                if name := self.codes[f.file].looped(f):
+                    out[row] = name
         return out
 
     def _collectives(self) -> dict[int, str]:

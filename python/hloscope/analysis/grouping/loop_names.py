@@ -1,14 +1,14 @@
 """Loops named by the user's function that they are, instead of ``while`` and ``body``.
 
     def tower(layers, x):                               tower ×8      nearly all of it is the loop
-        x, _ = lax.scan(lambda x, p: (block(p, x), None), x, layers)
-        return x.mean(1)                                  └ block     what each iteration calls
+        x, _ = lax.scan(lambda x, p: (tanh(x @ p), None), x, layers)
+        return x.mean(1)
 
-    def model(params, tokens):                          block ×8      embeds and predicts too
+    def model(params, tokens):                          layer ×8      what each iteration calls
         x, _ = lax.scan(layer, params["embed"][tokens], params["layers"])
         return x @ params["head"]
 
-Two loops with one name are distinguished by the arguments they run over: ``tower · image ×8``.
+Two loops with one name are distinguished by the arguments they run over: ``layer · image ×8``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,6 +74,7 @@ class LoopName:
 
     loop: str
     turn: str
+    back_of: int = -1  # the loop whose gradient it is
 
 
 def loop_label(body: str) -> str:
@@ -94,19 +95,22 @@ def loop_names(module: Module) -> dict[int, LoopName]:
     return _Namer(module, t, loops).names()
 
 
-def loop_labels(
-    module: Module, words: Sequence[str], calls: Mapping[int, str] | None = None
-) -> list[str]:
+def loop_labels(module: Module, words: Sequence[str], *calls: Mapping[int, str]) -> list[str]:
     """The labels of all instructions with those of named loops in place: ``tower ×8``.
 
-    ``calls``: loops of which it is known that each turn is a call of this function.
+    ``calls``: loops of which it is known that each turn is a call of this function; what comes
+    later is known better. A loop back has the name of the loop whose gradient it is.
     """
     out = list(words)
-    names = {row: name.loop for row, name in loop_names(module).items() if name.loop}
-    for row, call in (calls or {}).items():
+    found = loop_names(module)
+    names = {row: name.loop for row, name in found.items() if name.loop}
+    for row, call in [pair for of_some in calls for pair in of_some.items()]:
         known = names.get(row, "")  # "tower · image" says more than "tower"
         if not known or not (call in _SAYS_NOTHING or known.startswith(call)):
             names[row] = call
+    for row, name in found.items():
+        if name.back_of in names:
+            names[row] = names[name.back_of]
     for row, loop in names.items():
         trips = trip_count(module.instructions[row])
         out[row] = f"{loop} ×?" if trips is None else f"{loop} ×{trips:,}"
@@ -149,8 +153,6 @@ class _Namer:
             of_call[int(self.t.computation[row]), chain[:-1]].append(row)
         whole = {rows[0]: self._is_loop(*key, rows) for key, rows in of_call.items()}
         late = {row: self._late(row) for row in around}
-        called = Counter(chain[-2][1] for row, chain in around.items()
-                         if len(chain) > 1 and not late[row])  # fmt: skip
         # a gradient has the name of what it is the gradient of
         scope = {row: self._scope(row) for row in around}
         scoped = {c: scope[row] for row, c in around.items() if c and scope[row]}
@@ -162,19 +164,23 @@ class _Namer:
             for row, c in around.items()
         }
         of_line = {c: turns[row] for row, c in around.items() if c and turns[row]}
-        forward = {c for row, c in around.items() if not late[row]}
+        forward: dict[Chain, list[int]] = defaultdict(list)
+        for row, chain in around.items():
+            if chain and not late[row]:
+                forward[chain].append(row)
         out: dict[int, LoopName] = {}
         for (_, call), rows in of_call.items():
             for row in rows:
                 turn = turns[row] or of_line.get(around[row], "")
-                alone = whole[rows[0]] and (not turn or called[call[-1][1]] > 1)
+                alone = whole[rows[0]] and not turn
                 # a rule for the gradient of what it calls has only its line: it is no loop of it
                 alone = alone and (not late[row] or around[row] in forward)
                 loop = call[-1][1] if alone else turn or self._scope_around(row)
                 if not loop and call and call[-1][1] not in _SAYS_NOTHING:
                     loop = f"loop of {call[-1][1]}"
                 if loop:
-                    out[row] = LoopName(loop, turn)
+                    twins = forward.get(around[row], []) if late[row] else []
+                    out[row] = LoopName(loop, turn, twins[0] if len(twins) == 1 else -1)
         self._told_apart(out)
         return out | {row: LoopName(label, label) for row, label in self.windowed.items()}
 
@@ -235,6 +241,8 @@ class _Namer:
             most, enough = (MOSTLY, ENOUGH) if depth == n else (NEARLY_ALL, MOSTLY)
             if not name or count < max(most * called.total(), enough * total):
                 return ""
+            if name == call[-1][1]:  # a function that is made where the loop is
+                return ""
             if name not in _SAYS_NOTHING:
                 return name
             own = [(p, c) for p, c in own if len(p) > depth and p[depth][1] == name]
@@ -276,7 +284,7 @@ class _Namer:
                 continue
             for row in rows:
                 old = names[row]
-                names[row] = LoopName(f"{old.loop} · {over[row][apart]}", old.turn)
+                names[row] = replace(old, loop=f"{old.loop} · {over[row][apart]}")
 
     def _arguments(self, row: int) -> Path:
         """What the arguments that a loop runs over have in common: params, image."""

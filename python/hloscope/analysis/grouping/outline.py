@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
@@ -55,8 +55,8 @@ _SECTION = re.compile(r"[A-Za-z]+(?:_?\d+)?(?=[_ ])")
 
 # Products of a stack of layers that are in one call, at least: the layers are parts of it.
 NEARLY_ALL = 0.9
-# Layers that a call around has products in beside those of the repeated call, at least: it is
-# repeated as well.
+# A call around has products beside those of the repeated call in more than this share of the
+# layers: it is repeated as well.
 MOST = 0.5
 # Numbers that scopes of several stems must have in common to be parts of layers, at least.
 FEWEST_NUMBERS = 2
@@ -262,8 +262,8 @@ class _Composer:
         k = int(self.own[row])
         return self.paths[k] if k >= 0 else ()
 
-    def _number(self, run: Run) -> None:
-        """Puts the layers of one stack into the paths of their rows."""
+    def _number(self, run: Run, level: int = 0) -> None:
+        """Puts the layers of one stack into the paths of their rows, below ``level`` names."""
         t, c = self.t, run.stack.computation
         spine = [r for rows in run.stack.spine for r in rows if self.own[r] >= 0]
         if not spine:
@@ -271,6 +271,10 @@ class _Composer:
         counts = Counter(self._path(r) for r in spine)
         shared = common_to_most(counts, NEARLY_ALL)
         if self._apart(run, shared) or self._both_passes(counts, shared):
+            return
+        if levels := self._levels(run, len(shared)):
+            for part in levels:
+                self._number(part, len(shared) + 1)
             return
         first, size = int(t.first[c]), int(t.size[c])
         rows = np.arange(first, first + size)
@@ -289,15 +293,15 @@ class _Composer:
             of_call = products & within(path)
             return bool((of_call & mine).sum() >= NEARLY_ALL * max(1, of_call.sum()))
 
-        while len(shared) > 1 and AT_LINE in shared[-2]:
+        while len(shared) > max(1, level) and AT_LINE in shared[-2]:
             # the call around is repeated as well if it has other products, all of them in layers
             others = products & within(shared[:-1]) & ~within(shared)
             with_others = len(np.unique(layer[others & mine]))
-            if with_others < MOST * len(members) or not is_repeated(shared[:-1]):
+            if with_others <= MOST * len(members) or not is_repeated(shared[:-1]):
                 break
             shared = shared[:-1]
         inside_call = within(shared)
-        whole = bool(shared) and AT_LINE in shared[-1] and is_repeated(shared)
+        whole = len(shared) > level and AT_LINE in shared[-1] and is_repeated(shared)
         whole = whole and not self._runs_once(rows[inside_call], len(shared), layer[inside_call])
         name, at = run.name, str(run.identity[0])
         if whole:
@@ -326,6 +330,29 @@ class _Composer:
                 title = titles.get(k) or f"{name} {number[k]}"
                 known[key] = self._id((*prefix, f"{title}{AT_LINE}{at}{LAYER}", *rest))
             self.own[row] = known[key]
+
+    def _levels(self, run: Run, n: int) -> list[Run]:
+        """The layers in each scope or call below ``n`` names, where each of several holds a few.
+
+        Stages of a network that the person named have layers of their own; [] if there are none.
+        """
+        parts: dict[str, list[int]] = defaultdict(list)
+        for k, rows in enumerate(zip(*run.stack.spine, strict=True)):
+            paths = [self._path(r) for r in rows if self.own[r] >= 0]
+            below = common_to_most(Counter(paths), NEARLY_ALL)[n : n + 1]
+            if not below:
+                return []
+            parts[below[0]].append(k)
+        if not 1 < len(parts) < run.stack.count:
+            return []
+        out = []
+        for mine in parts.values():
+            spine = tuple(tuple(rows[k] for k in mine) for rows in run.stack.spine)
+            stack = replace(run.stack, spine=spine)
+            identity = tuple(run.identity[k] for k in mine)
+            if len(mine) > 1:
+                out.append(replace(run, stack=stack, identity=identity))
+        return out
 
     def _homes(self, run: Run, n: int) -> dict[str, int]:
         """The number of the layer of each scope, where a layer has several scopes of its own."""

@@ -45,6 +45,24 @@ def called(node: ast.AST) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
+# jax's loops, and which argument of each is the function that every turn runs.
+RUN_BY = {"scan": 0, "map": 0, "fori_loop": 2, "while_loop": 1}
+
+
+def runs(node: ast.AST) -> str:
+    """The function that a call of one of jax's loops runs: ``layer`` of ``scan(layer, x)``, or ''.
+
+    What it is wrapped in, such as ``checkpoint`` or ``partial``, says less than it.
+    """
+    number = RUN_BY.get(called(node), -1)
+    if not isinstance(node, ast.Call) or not 0 <= number < len(node.args):
+        return ""
+    run: ast.AST = node.args[number]
+    while isinstance(run, ast.Call) and run.args:
+        run = run.args[0]
+    return _plain(run) if isinstance(run, (ast.Name, ast.Attribute)) else ""
+
+
 def _plain(node: ast.AST | None) -> str:
     """The last name of a variable, an attribute or an element; the text of a string."""
     if isinstance(node, ast.Starred):

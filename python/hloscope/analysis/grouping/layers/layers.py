@@ -325,9 +325,11 @@ class _Finder:
     ) -> set[int]:
         """Stacks of which more than ``MOST_OF_A_NAME`` in one place would have one name.
 
-        They and their gradients are pieces of calls that nothing tells apart, such as the stages
-        of a solver: not layers of several models.
+        They and their gradients are pieces of calls, such as the stages of a solver: not layers of
+        several models. Where calls are not known they are all that there is.
         """
+        if not self.calls.own.any():
+            return set()
         known = [set(r.identity) for r in self.runs]
         places: dict[tuple[Path, str], list[int]] = {}
         for n in range(len(found.stacks)):
