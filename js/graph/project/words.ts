@@ -134,6 +134,10 @@ export function joinNames(a: string, b: string): string {
   return `${a} … ${b}`;
 }
 
+function isBody(tree: Tree, node: number): boolean {
+  return tree.isGroup(node) && tree.model.groupKind(node - tree.instructions) === "body";
+}
+
 /** The title of an open container, including what was merged into it: "main / jit(step)". */
 export function title(tree: Tree, p: Projection, item: number): string {
   const node = p.nodes[item];
@@ -145,6 +149,8 @@ export function title(tree: Tree, p: Projection, item: number): string {
   ];
   for (const v of (p.absorbed.get(item) ?? []).slice(first >= 0 ? 1 : 0)) {
     const name = nodeLabel(tree, v);
+    // a loop that has a name is what each turn is, whatever most of the turn is called
+    if (isBody(tree, v) && !names[0].startsWith("while ")) continue;
     const before = names[names.length - 1];
     const told = before.startsWith(`${name} ×`) || before.startsWith(`${name} · `);
     if (name === "body" || name === before || told) continue;

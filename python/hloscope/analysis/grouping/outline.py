@@ -273,8 +273,8 @@ class _Composer:
         if self._apart(run, shared) or self._both_passes(counts, shared):
             return
         if levels := self._levels(run, len(shared)):
-            for part in levels:
-                self._number(part, len(shared) + 1)
+            for held in levels:
+                self._number(held, len(shared) + 1)
             return
         first, size = int(t.first[c]), int(t.size[c])
         rows = np.arange(first, first + size)
