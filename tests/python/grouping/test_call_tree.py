@@ -665,3 +665,24 @@ def test_a_loop_back_has_the_name_of_the_loop_forward() -> None:
     for row in outer:  # whatever most of one's turn is
         names = loop_labels(module, words, {row: "Cell"})
         assert len({names[r] for r in outer}) == 1
+
+
+def test_products_of_a_few_rows_count_as_reading_their_weights_does() -> None:
+    """Decoding 64 tokens has a quarter of the prompt's FLOPs, and takes most of the time."""
+
+    def prefill(p: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, p)[0]
+
+    def decode(p: jax.Array, x: jax.Array) -> jax.Array:
+        def token(x: jax.Array, _: None) -> tuple[jax.Array, None]:
+            return jax.lax.scan(lambda x, w: (jnp.sin(x @ w), None), x, p)[0], None
+
+        return jax.lax.scan(token, x, None, length=64)[0]
+
+    def serve(p: jax.Array, x: jax.Array) -> jax.Array:
+        return decode(p, prefill(p, x)[-1:])
+
+    module = hs.capture(serve, w(12, 512, 512), w(256, 512), exact=False).module
+    tree = group_tree(module)
+    held = dict(zip(tree.label, worth(module, tree).tolist(), strict=True))
+    assert held["decode"] > 0.9 > 0.1 > held["prefill"], held
