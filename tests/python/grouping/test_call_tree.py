@@ -685,4 +685,4 @@ def test_products_of_a_few_rows_count_as_reading_their_weights_does() -> None:
     module = hs.capture(serve, w(12, 512, 512), w(256, 512), exact=False).module
     tree = group_tree(module)
     held = dict(zip(tree.label, worth(module, tree).tolist(), strict=True))
-    assert held["decode"] > 0.9 > 0.1 > held["prefill"], held
+    assert held["token"] > 0.9, held
