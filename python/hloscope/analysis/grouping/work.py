@@ -1,8 +1,8 @@
 """How much of the program's arithmetic each instruction does: this decides what is seen at first.
 
-A rank, not a figure to show: FLOPs, a transcendental as one, times the runs. A product counts as
-reading its weights does where that takes longer; a kernel of which the FLOPs are unknown has some
-for each element; a loop of unknown length runs ``_UNKNOWN_TRIPS`` times, each branch is taken.
+A rank, not a figure to show: FLOPs, a transcendental as one, times the runs. A kernel of which the
+FLOPs are unknown has some for each element; a loop of unknown length runs ``_UNKNOWN_TRIPS`` times,
+each branch is taken.
 """
 
 from __future__ import annotations
@@ -46,15 +46,26 @@ def work(module: Module) -> NDArray[np.float64]:
     t = table(module)
     counted = count_work(module)
     out = counted.flops + counted.transcendentals
-    elements, bytes_ = _elements(module), _bytes(module)
+    elements = _elements(module)
     offsets, values = t.operands.offsets, t.operands.values
     for i in np.flatnonzero(np.isnan(out)).tolist():
         read = elements[values[offsets[i] : offsets[i + 1]][:2]].sum()
         out[i] = _KERNEL * (elements[i] + read)
-    for i in np.flatnonzero(products(module)).tolist():
-        read = bytes_[values[offsets[i] : offsets[i + 1]][:2]].sum()
-        out[i] = max(out[i], _OF_A_BYTE * (bytes_[i] + read))
     out *= _runs(module)[t.computation]
+    return out
+
+
+@per_module
+def time_rank(module: Module) -> NDArray[np.float64]:
+    """``work``, with products that take as long as at least reading what they multiply."""
+    t = table(module)
+    out, runs = work(module).copy(), _runs(module)
+    dense = [float(sum(leaf.byte_size for leaf in s.leaves() if leaf.is_array)) for s in t.shapes]
+    of = np.array(dense, np.float64)[t.shape]
+    offsets, values = t.operands.offsets, t.operands.values
+    for i in np.flatnonzero(products(module)).tolist():
+        read = of[values[offsets[i] : offsets[i + 1]][:2]].sum()
+        out[i] = max(out[i], _OF_A_BYTE * (of[i] + read) * runs[t.computation[i]])
     return out
 
 
@@ -106,10 +117,3 @@ def _of_shape(module: Module) -> list[float]:
 def _elements(module: Module) -> NDArray[np.float64]:
     """One row per instruction: the elements of its result."""
     return np.array(_of_shape(module), np.float64)[table(module).shape]
-
-
-def _bytes(module: Module) -> NDArray[np.float64]:
-    """One row per instruction: the bytes of its result, without padding."""
-    t = table(module)
-    of = [float(sum(leaf.byte_size for leaf in s.leaves() if leaf.is_array)) for s in t.shapes]
-    return np.array(of, np.float64)[t.shape]

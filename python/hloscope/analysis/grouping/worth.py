@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .groups import KINDS
 from .outline import OPTIMIZER, UPDATE
-from .work import work
+from .work import time_rank
 
 if TYPE_CHECKING:
     from ...hlo import Module
@@ -21,8 +21,11 @@ _UPDATES = re.compile(rf"({OPTIMIZER}|{UPDATE})( ·|$)")
 
 
 def worth(module: Module, tree: GroupTree) -> NDArray[np.float64]:
-    """One row per group: its share of the module's arithmetic, 0 to 1; all 0 if there is none."""
-    out = np.bincount(tree.group, work(module), len(tree.parent)).tolist()
+    """One row per group: its share of the module's work, 0 to 1; all 0 if there is none.
+
+    Work is arithmetic, but for products of a few rows: these take as long as reading their weights.
+    """
+    out = np.bincount(tree.group, time_rank(module), len(tree.parent)).tolist()
     above = _above(tree)
     for g in range(len(out) - 1, 0, -1):
         out[above[g]] += out[g]
