@@ -148,7 +148,7 @@ def words_of(label: str) -> list[str]:
         return []
     main = label.partition(": ")[0]
     main = main.removesuffix(", outside its loop").replace("parameter update", "optimizer")
-    main = re.sub(r"\[[^\]]*\]|×[\d,]+|, line \d+| before \w+|\(.*?\)|#\d+", " ", main)
+    main = re.sub(r"\[[^\]]*\]|×[\d,]+|, line [\d:]+| before \w+|\(.*?\)|#\d+", " ", main)
     parts = re.split(r" · |/|, | \+ ", main)
     if "·" in main.replace(" · ", ""):  # operations
         return []

@@ -148,7 +148,7 @@ function nameOf(tree: Tree, node: number, label: string, among: string): string 
   if (OF_OPERATIONS.test(label) || opcodesOf(tree).has(label.split(" ")[0])) return "";
   const plain = label
     .replace(/[\W_]*\[\d[^\]]*\]/, "")
-    .replace(/(, line)? \d+(?=\/|$)/g, "")
+    .replace(/(, line \d+:\d+|(, line)? \d+)(?=\/|$)/g, "")
     .replace(/\/.*/, "");
   const [, target, value] = /^([\w., ]+) = (.*)/.exec(plain) ?? ["", plain, plain];
   const says = target.length > SHORTEST && !target.includes(", ");

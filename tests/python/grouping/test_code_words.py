@@ -223,8 +223,14 @@ def test_calls_of_one_function_are_told_apart_as_the_code_tells_them() -> None:
     def pull(x: jax.Array, w: jax.Array) -> jax.Array:
         return jnp.log(jnp.abs(x @ w) + 1) @ w
 
+    def twist(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.arctan(x @ w) @ w
+
     def step(x: jax.Array, w: jax.Array) -> jax.Array:
         a, b = w.T, w + 1
+        one, two = twist(x, a), twist(x, b)  # on one line
+        x = one * jax.vmap(lambda r: mix(r, w))(two)
+        x = jax.vmap(lambda r: mix(r, w))(x)
         x = x + mix(norm(x, w), w)
         x = x + turn(norm(x, w), w)
         x, k1 = push(x, w)
@@ -237,6 +243,7 @@ def test_calls_of_one_function_are_told_apart_as_the_code_tells_them() -> None:
 
     said = code_of(hs.capture(step, jnp.ones((32, 64)), jnp.ones((64, 64)), exact=False))
     told = {"push · k1", "push · k2", "shift · a", "shift · b", "pull 1", "pull 2"}
+    told |= {"twist · a", "twist · b"}
     assert told | {"norm before mix", "norm before turn"} <= set(said.values())
 
 

@@ -123,13 +123,15 @@ def _name(label: str, calls: list[Node], t: Table) -> None:
     places = [call.path[-1].removesuffix(LAYER).partition(AT_LINE)[2] for call in calls]
     lines = [place.partition(":")[0] for place in places]
     both = list(zip(words, lines, strict=True))
-    for call, word, line in zip(calls, words, lines, strict=True):
+    for call, word, line, place in zip(calls, words, lines, places, strict=True):
         if word and words.count(word) == 1:
             call.label = f"{label} · {word}"
         elif lines.count(line) == 1:
             call.label = f"{label}, line {line}"
         elif word and both.count((word, line)) == 1:
             call.label = f"{label} · {word}, line {line}"
+        elif places.count(place) == 1:  # in one line, as their columns say
+            call.label = f"{label}, line {place}"
 
 
 def _last_part(name: str) -> str:

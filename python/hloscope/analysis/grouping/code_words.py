@@ -64,7 +64,8 @@ FRAMES = 24
 _NAMED = opcodes.CONTROL | opcodes.GIVEN | opcodes.BUNDLES
 _ELIDED = "…"
 _MADE_BY = re.compile(
-    r"(?P<before>(?:.*/)?)(?P<function>[^/]+), line (?P<line>\d+)(?P<more>(?: · loop|/).*)?\Z"
+    r"(?P<before>(?:.*/)?)(?P<function>[^/]+), line (?P<line>\d+)"
+    r"(?::(?P<column>\d+))?(?P<more>(?: · loop|/).*)?\Z"
 )
 
 Step = tuple[str, int]  # a file, and the number of an expression or statement in it
@@ -154,6 +155,8 @@ class Code:
     def calls(self, number: int) -> list[int]:
         """The calls of what a call calls, in the function that it is in."""
         name, function = called(self.nodes[number]), self.function[number]
+        if not name:  # of a call such as vmap(f)(x)
+            return [number]
         return [
             n for n, node in enumerate(self.nodes)
             if self.function[n] == function and called(node) == name
@@ -464,8 +467,8 @@ class BoxNames:
         places: dict[int, tuple[str, int, str]] = {}  # by group its file, call and function
         seen: dict[tuple[str, str], set[int]] = defaultdict(set)
         for g, match in self._made.items():
-            function, line = match["function"], int(match["line"])
-            caller = self._caller(function, line, g)
+            function = match["function"]
+            caller = self._caller(function, int(match["line"]), match["column"], g)
             call = self.codes[caller.file].call(caller, _last(function)) if caller else -1
             if caller and call >= 0:
                 places[g] = caller.file, call, function
@@ -493,12 +496,14 @@ class BoxNames:
         often = Counter(of.values())
         return {g: name[2] for g, name in of.items() if often[name] == 1}
 
-    def _caller(self, function: str, line: int, g: int) -> StackFrame | None:
-        """The frame that calls a group's function on a line."""
+    def _caller(self, function: str, line: int, column: str | None, g: int) -> StackFrame | None:
+        """The frame that calls a group's function on a line, and at a column if one is known."""
         for frame in self._weights[g]:
             own = [f for f in self.frames.stack(frame) if not is_library(f.file)]
             for callee, caller in pairwise(own):
                 if caller.line != line or caller.file not in self.codes:
+                    continue
+                if column and str(caller.column) != column:
                     continue
                 if _name(callee.function) == function:
                     return caller

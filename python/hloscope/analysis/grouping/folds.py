@@ -337,6 +337,9 @@ def _inside(layer: int, tree: GroupTree, children: list[list[int]]) -> str:
     return f": {', '.join(words)}" if words else ""
 
 
+_PLACE = re.compile(r", line (\d+:)?\Z")
+
+
 def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
     """Label with one number cut out → (number, group); each group under its best stem.
 
@@ -350,7 +353,7 @@ def _stems(labels: list[tuple[int, str]]) -> dict[str, list[tuple[int, int]]]:
     for place, (g, label) in enumerate(labels):
         masked = _NUMBER.sub("\0", label)
         for n, m in enumerate(_NUMBER.finditer(label)):
-            if len(m.group()) > 9 or label[: m.start()].endswith(", line "):
+            if len(m.group()) > 9 or _PLACE.search(label[: m.start()]):
                 continue
             stem = f"{label[: m.start()]}\0{label[m.end() :]}"
             options.setdefault(g, []).append(((masked, n), stem, int(m.group())))
