@@ -62,6 +62,11 @@ describe("what a closed box holds", () => {
       ["head", 0.4],
     ]);
     expect(lines(spec, 2)).toEqual(["block ×2, head"]);
+    const onOneLine = calls([
+      ["conv2, line 4:8", 0.5],
+      ["conv2, line 4:20", 0.5],
+    ]);
+    expect(lines(onOneLine, 2)).toEqual(["conv2 ×2"]);
     expect(lines(transformer(3, 8), 2)).toEqual(["layer ×3"]);
   });
   test("calls that the code tells apart are calls of one function", () => {
