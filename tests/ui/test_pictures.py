@@ -208,7 +208,7 @@ OTHERWISE = """([text, dx, dy, gone]) => {
 
 @pytest.mark.parametrize(
     ("dx", "dy", "gone", "told"),
-    [(0, 3, False, "moved"), (-3, 0, False, "moved"), (0, 0, True, "missing")],
+    [(0, 4, False, "moved"), (-4, 0, False, "moved"), (0, 0, True, "missing")],
 )
 def test_one_label_that_moved_is_seen(
     dx: float,
