@@ -113,7 +113,7 @@ def test_roles_by_use(
     [
         ("add(%p0, %p0)", "mu", "optimiser state"),
         ("add(%p0, %p0)", "state.opt[0]", "optimiser state"),
-        ("add(%p0, %p0)", "m", "optimiser state"),
+        ("add(%p0, %p0)", "m", "argument"),  # m alone may be any matrix
         ("add(%p0, %p0)", "q", "argument"),
         ("add(%p0, %p0)", "params['w']", "parameter"),
         ("add(%p0, %p0)", "nothing.mu_cat", "optimiser state"),
