@@ -632,6 +632,21 @@ def test_a_loop_is_called_by_the_function_that_the_code_gives_it() -> None:
     assert "conjugate ×5" in {columns["strings"][k] for k in columns["instruction.label"]}
 
 
+def test_loops_inside_what_a_loop_runs_are_not_called_so() -> None:
+    """Those of a library's function have the line of the loop around them, and no other."""
+
+    def solve(x: jax.Array) -> jax.Array:
+        return jax.lax.map(jnp.linalg.inv, x)
+
+    capture = hs.capture(solve, w(5, 64, 64), exact=False)
+    _, columns = decode(build_view(capture.module, capture.target))
+    rows = zip(columns["instruction.label"], capture.module.opcodes_list, strict=True)
+    loops = [columns["strings"][label] for label, opcode in rows if opcode == "while"]
+    assert "inv ×5" in loops
+    assert "inv ×64" not in loops  # the rows that it exchanges
+    assert len(loops) > 1
+
+
 def test_a_loop_back_has_the_name_of_the_loop_forward() -> None:
     class Cell(eqx.Module):
         w: jax.Array

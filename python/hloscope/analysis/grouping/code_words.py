@@ -134,33 +134,32 @@ class Code:
         found = self._of_line.get(line, -1)
         return self.words(found) if found >= 0 else ""
 
-    def call(self, frame: StackFrame, function: str) -> int:
-        """The number of the call of a function that a frame makes; -1 if it may be several."""
+    def call(self, frame: StackFrame, *functions: str) -> int:
+        """The number of the call of one of these that a frame makes; -1 if it may be several."""
         begin = frame.line, frame.column
         at = self._at.get(begin, []) if frame.column is not None else []  # type: ignore[arg-type]
-        calls = [n for n in at if called(self.nodes[n]) == function]
+        calls = [n for n in at if called(self.nodes[n]) in functions]
         calls = calls or [n for n in at if isinstance(self.nodes[n], ast.Call)][:1]
         if not calls and (found := self._found(frame)) >= 0:
-            inside = [n for n in ast.walk(self.nodes[found]) if called(n) == function]
-            calls = [n for n, node in enumerate(self.nodes) if node in inside]
+            inside = set(map(id, ast.walk(self.nodes[found])))
+            named = (n for function in functions for n in self._calls.get(function, ()))
+            calls = [n for n in named if id(self.nodes[n]) in inside]
         return calls[0] if len(calls) == 1 else -1
-
-    def looped(self, frame: StackFrame) -> str:
-        """The function that a frame's loop runs, or ''."""
-        for name in RUN_BY:
-            if (at := self.call(frame, name)) >= 0 and (run := runs(self.nodes[at])):
-                return run
-        return ""
 
     def calls(self, number: int) -> list[int]:
         """The calls of what a call calls, in the function that it is in."""
-        name, function = called(self.nodes[number]), self.function[number]
-        if not name:  # of a call such as vmap(f)(x)
-            return [number]
-        return [
-            n for n, node in enumerate(self.nodes)
-            if self.function[n] == function and called(node) == name
-        ]  # fmt: skip
+        # nothing is called so that is called by what a call returns: vmap(f)(x)
+        same = self._calls.get(called(self.nodes[number]), [number])
+        return [n for n in same if self.function[n] == self.function[number]]
+
+    @cached_property
+    def _calls(self) -> dict[str, list[int]]:
+        """The numbers of calls by what they call."""
+        out: dict[str, list[int]] = defaultdict(list)
+        for n, node in enumerate(self.nodes):
+            if name := called(node):
+                out[name].append(n)
+        return out
 
     def site(self, number: int) -> Site:
         """A call and what is around it in its statement."""
@@ -543,12 +542,23 @@ class BoxNames:
         return out
 
     def loops(self) -> dict[int, str]:
-        """The functions that loops run, as the code gives them: ``scan(layer, x, params)``."""
-        out: dict[int, str] = {}
+        """The functions that loops run, as the code gives them: ``scan(layer, x, params)``.
+
+        Loops inside that have no line of their own, as those of a library's function, are not it.
+        """
+        places: dict[int, Step] = {}
         for row in self.t.where("while").tolist() if self.codes else ():
             for f in self._own(int(self.frame[row]))[:1]:
-                if name := self.codes[f.file].looped(f):
-                    out[row] = name
+                if (call := self.codes[f.file].call(f, *RUN_BY)) >= 0:
+                    places[row] = f.file, call
+        caller, _ = self.t.caller()
+        out: dict[int, str] = {}
+        for row, (file, call) in places.items():
+            up = int(caller[self.t.computation[row]])
+            while up >= 0 and places.get(up) != (file, call):
+                up = int(caller[self.t.computation[up]])
+            if up < 0 and (name := runs(self.codes[file].nodes[call])):
+                out[row] = name
         return out
 
     def _collectives(self) -> dict[int, str]:
@@ -664,7 +674,7 @@ class BoxNames:
         What is beside ``rhs`` is not called ``rhs(u, s)``, though most of it is from its end.
         """
         node = self.codes[path[-1][0]].nodes[path[-1][1]] if path and path[-1][1] >= 0 else None
-        if node is None or called(node) not in self._calls_in(around):
+        if node is None or called(node) not in self._functions_in.get(around, ()):
             return path
         return path[: next((n for n in range(len(path), 0, -1) if self._sets(path[n - 1])), 0)]
 
@@ -672,14 +682,13 @@ class BoxNames:
         file, number = step
         return isinstance(self.codes[file].nodes[max(number, ~number)], _STATEMENTS)
 
-    def _calls_in(self, g: int) -> set[str]:
-        """The functions that have boxes in a group."""
-        known = self.__dict__.setdefault("_called_in", {})
-        if not known:
-            for child, label in enumerate(self.tree.label):
-                name = re.split(r"[,/ ]", label)[0].rpartition(".")[2]
-                known.setdefault(int(self.tree.parent[child]), set()).add(name)
-        return known.get(g, set())  # type: ignore[no-any-return]
+    @cached_property
+    def _functions_in(self) -> dict[int, set[str]]:
+        """By group the functions that have boxes in it."""
+        out: dict[int, set[str]] = defaultdict(set)
+        for child, label in enumerate(self.tree.label):
+            out[int(self.tree.parent[child])].add(_last(re.split(r"[,/ ]", label)[0]))
+        return out
 
     def _of_some(self, weights: Counter[int], depth: int) -> tuple[str, int] | None:
         """The code of the statements that nearly all operations of a box are in, and a line.

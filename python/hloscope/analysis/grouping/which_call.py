@@ -57,6 +57,8 @@ def runs(node: ast.AST) -> str:
     number = RUN_BY.get(called(node), -1)
     if not isinstance(node, ast.Call) or not 0 <= number < len(node.args):
         return ""
+    if isinstance(node.func, ast.Name) and node.func.id == "map":  # Python's
+        return ""
     run: ast.AST = node.args[number]
     while isinstance(run, ast.Call) and run.args:
         run = run.args[0]
