@@ -247,6 +247,28 @@ def test_calls_of_one_function_are_told_apart_as_the_code_tells_them() -> None:
     assert told | {"norm before mix", "norm before turn"} <= set(said.values())
 
 
+def test_what_stands_beside_a_call_is_not_called_so() -> None:
+    """XLA fuses the end of each call with what the statement does with it."""
+
+    def rhs(u: jax.Array, w: jax.Array) -> jax.Array:
+        h = jnp.tanh(u @ w) @ w
+        k = jnp.sin(h @ w) @ w
+        a = jnp.sqrt(jnp.abs(k * 3 - jnp.cos(k) / 7))
+        b = jnp.log(k * k + 1) * k / 5
+        return a - b
+
+    def step(u: jax.Array, w: jax.Array) -> jax.Array:
+        u1 = u + 0.1 * rhs(u, w)
+        u2 = 0.75 * u + 0.25 * (u1 + 0.1 * rhs(u1, w))
+        return u2 @ w
+
+    capture = hs.capture(step, jnp.ones((32, 64)), jnp.ones((64, 64)), exact=False)
+    said = code_of(capture)
+    assert {"rhs · u", "rhs · u1"} <= set(said.values())
+    assert not [code for code in said.values() if code.startswith("rhs(")]
+    assert [code for code in said.values() if code.startswith("u1 = ")]
+
+
 def test_pieces_of_one_statement_are_told_apart_by_what_they_do(tmp_path: Path) -> None:
     file = tmp_path / "lines.py"
     file.write_text(LINES)
