@@ -161,8 +161,8 @@ VIEW = (
             amount(
                 "worth",
                 "what opens first: rough share of the program's matmuls, convolutions and kernels "
-                "inside (by the bytes they read where that takes longer), 0 to 1, weighted down in the "
-                "backward pass",
+                "inside (by the bytes they read where that takes longer), 0 to 1, weighted down in "
+                "the backward pass",
                 dtype="f32",
             ),
             number("u32", "class", "equal for isomorphic groups"),
