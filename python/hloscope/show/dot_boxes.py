@@ -7,32 +7,16 @@ from typing import TYPE_CHECKING
 
 from ..analysis.base.labels.families import families
 from ..analysis.base.labels.flags import QUIET, flags
-from ..analysis.base.labels.labels import labels
-from ..analysis.base.phases.gradients import gradient_labels
 from ..analysis.base.table import table
-from ..analysis.grouping.folds import Folds, folds, no_folds
-from ..analysis.grouping.groups import KINDS, GroupTree, group_tree, plain_tree
-from ..analysis.grouping.loop_names import loop_labels
+from ..analysis.grouping.groups import KINDS
+from ..view.context import Context
 
 if TYPE_CHECKING:
     from ..api.capture import Capture
-    from ..hlo import Module
 
 # Open boxes within one another: dot and Python's recursion take no more, and nobody reads them.
 MAX_DEPTH = 60
 _INSIDE = frozenset(["fusion", "reducer", "call"])  # boxes of their own, opened only on request
-
-
-def _groups(module: Module) -> tuple[GroupTree, Folds]:
-    """Groups and folds; if they cannot be computed, computations alone."""
-    try:
-        tree = group_tree(module)
-        return tree, folds(module, tree)
-    except MemoryError:
-        raise
-    except Exception:
-        tree = plain_tree(module)
-        return tree, no_folds(tree)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,8 +41,12 @@ class Picture:
         module = capture.module
         self.instructions = module.instructions
         self.table = table(module)
-        self.tree, self.folds = _groups(module)
-        self.labels = loop_labels(module, gradient_labels(module, labels(module)), self.tree.turns)
+        names = Context(module, capture.target)  # called as on the page
+        self.tree, self.folds = names.groups, names.folds
+        self.labels = list(names.instruction_labels)
+        for row, code in names.instruction_code.items():
+            self.labels[row] = code
+        self.group_labels, self.fold_labels = names.group_labels, names.fold_labels
         self.family = families(module).tolist()
         self.quiet = (flags(module) & QUIET) != 0
         self.children = self.tree.children()
@@ -88,7 +76,7 @@ class Picture:
         groups = [box.group] if box.group >= 0 else self.owned.get(box.instruction, [])
         if box.instruction >= 0 and box.group < 0:
             for g in groups:
-                inner = Box(f"g{g}", f"{KINDS[self.tree.kind[g]]} {self.tree.label[g]}", g)
+                inner = Box(f"g{g}", f"{KINDS[self.tree.kind[g]]} {self.group_labels[g]}", g)
                 inner.depth = box.depth + 1
                 self.box_of_group[g] = inner
                 found.append((int(self.tree.order[g]), inner))
@@ -108,15 +96,16 @@ class Picture:
             if tree.owner[g] >= 0:
                 continue  # opened from its instruction
             fold = int(self.folds.of_group[g])
-            if fold >= 0 and fold not in seen and self.folds.folds[fold].label not in self.wanted:
+            if fold >= 0 and fold not in seen and self.fold_labels[fold] not in self.wanted:
                 seen.add(fold)
                 run = self.folds.folds[fold]
                 size = int(tree.size[run.members[0]])
-                box = Box(f"f{fold}", run.label, run.members[0], size=size, count=len(run.members))
+                box = Box(f"f{fold}", self.fold_labels[fold], run.members[0], size=size)
+                box.count = len(run.members)
                 for m in run.members:
                     self.box_of_group[m] = box
             elif fold < 0 or fold not in seen:
-                box = Box(f"g{g}", tree.label[g], g, size=int(tree.size[g]))
+                box = Box(f"g{g}", self.group_labels[g], g, size=int(tree.size[g]))
                 self.box_of_group[g] = box
             else:
                 continue

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..api.files import written
-from ..hlo import Computation, Instruction, Module, Shape, opcodes
+from ..hlo import Computation, Instruction, Shape, opcodes
 from ..hlo.collective_kinds import OPCODES
 from ..hlo.texts.listed import listed
 
@@ -35,18 +35,18 @@ _DEPTH = 8  # instructions in a row that are followed to a constant
 
 def to_reproducer(capture: Capture, path: str | Path, what: Sequence[Instruction | str]) -> Path:
     """Writes the file; see ``Capture.to_reproducer``."""
-    chosen = _chosen(capture.module, what)
+    chosen = _chosen(capture, what)
     text, inputs = cut_out(chosen)
     named = listed([f"%{i.name}" for i in chosen])
     title = f"{named} of {capture.module.name}".replace('"', "").replace("\\", "")
     return written(path, _FILE.format(title=title, hlo=text, inputs=inputs))
 
 
-def _chosen(module: Module, what: Sequence[Instruction | str]) -> list[Instruction]:
+def _chosen(capture: Capture, what: Sequence[Instruction | str]) -> list[Instruction]:
     """The instructions, of one computation, in its order. Raises ``LookupError``."""
     found: dict[int, Instruction] = {}
     for one in what:
-        some = [one] if isinstance(one, Instruction) else _named(module, one)
+        some = [one] if isinstance(one, Instruction) else _named(capture, one)
         found.update((i.index, i) for i in some)
     inside = {c.name for i in found.values() for c in _called([i])}
     found = {k: i for k, i in found.items() if i.computation.name not in inside}
@@ -59,14 +59,23 @@ def _chosen(module: Module, what: Sequence[Instruction | str]) -> list[Instructi
     return own
 
 
-def _named(module: Module, name: str) -> list[Instruction]:
+def _named(capture: Capture, name: str) -> list[Instruction]:
+    module = capture.module
     instruction = module.find(name.lstrip("%"))
     if instruction is not None:
         return [instruction]
-    from ..analysis.grouping.groups import group_tree
+    from ..view.context import Context
 
-    tree = group_tree(module)
-    rows = {g for g, label in enumerate(tree.label) if label == name}
+    names = Context(module, capture.target)  # called as on the page
+    tree = names.groups
+    rows = {
+        g
+        for g, labels in enumerate(zip(names.group_labels, tree.label, strict=True))
+        if name in labels
+    }
+    for fold, label in zip(names.folds.folds, names.fold_labels, strict=True):
+        if label == name:
+            rows.update(fold.members)
     for g, parent in enumerate(tree.parent.tolist()):
         if parent in rows:
             rows.add(g)

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ..analysis.base.labels.labels import labels
+from ..analysis.base.phases.gradients import gradient_labels
 from ..analysis.base.table import Table, table
 from ..analysis.grouping.code_words import BoxNames
 from ..analysis.grouping.folds import Folds, folds, no_folds
 from ..analysis.grouping.groups import GroupTree, group_tree, plain_tree
+from ..analysis.grouping.loop_names import loop_labels
 from ..hlo import Module, Target
 
 if TYPE_CHECKING:
@@ -63,6 +66,43 @@ class Context:
     @cached_property
     def box_names(self) -> BoxNames:
         return BoxNames(self.module, self.groups, self.target.sources)
+
+    @cached_property
+    def instruction_labels(self) -> list[str]:
+        """What each instruction does, in words; loops by the function that they run."""
+        module, turns = self.module, self.groups.turns
+        words = self.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
+        words = self.or_without(
+            "sums of gradients", lambda: gradient_labels(module, words), lambda: words
+        )
+        runs: dict[int, str] = self.or_without(
+            "code of loops", lambda: self.box_names.loops(), dict
+        )
+        return self.or_without(
+            "names of loops", lambda: loop_labels(module, words, turns, runs), lambda: words
+        )
+
+    @cached_property
+    def instruction_code(self) -> dict[int, str]:
+        """The person's code of boxes of one instruction, by row, where it is known."""
+        return self.or_without("code of boxes", lambda: self.box_names.instructions(), dict)
+
+    @cached_property
+    def group_labels(self) -> list[str]:
+        """What the boxes of groups are called, everywhere that they are shown."""
+        code: dict[int, str] = self.or_without(
+            "code of groups", lambda: self.box_names.groups(), dict
+        )
+        return [code.get(g, label) for g, label in enumerate(self.groups.label)]
+
+    @cached_property
+    def fold_labels(self) -> list[str]:
+        """What folds are called: as their first member where they have no range of numbers."""
+        own, shown = self.groups.label, self.group_labels
+        return [
+            shown[f.members[0]] if f.label == own[f.members[0]] else f.label
+            for f in self.folds.folds
+        ]
 
     def or_without(self, what: str, make: Callable[[], T], plain: Callable[[], T]) -> T:
         """``make()``; where that fails, ``plain()`` and a warning: there is still a picture."""

@@ -9,11 +9,8 @@ import numpy as np
 
 from ..analysis.base.labels.families import FAMILIES, families
 from ..analysis.base.labels.flags import LITTLE, PLUMBING, flags, output_bytes
-from ..analysis.base.labels.labels import labels
-from ..analysis.base.phases.gradients import gradient_labels
 from ..analysis.base.table import Ints, csr
 from ..analysis.grouping.groups import KINDS
-from ..analysis.grouping.loop_names import loop_labels
 from ..analysis.grouping.work import little
 from ..analysis.grouping.worth import worth_opening
 from .builder import Builder
@@ -60,16 +57,9 @@ def _instructions(b: Builder, c: Context) -> None:
     dense = b.strings.ids([s.dense_text for s in t.shapes])
     every_name = list(map(attrgetter("name"), t.instructions))
     b.text_ids("instruction.name", b.strings.names(every_name))
-    words = c.or_without("labels", lambda: labels(module), lambda: module.opcodes_list)
-    words = c.or_without("sums of gradients", lambda: gradient_labels(module, words), lambda: words)
-    turns = c.groups.turns
-    runs: dict[int, str] = c.or_without("code of loops", lambda: c.box_names.loops(), dict)
-    words = c.or_without(
-        "names of loops", lambda: loop_labels(module, words, turns, runs), lambda: words
-    )
-    b.column("instruction.label", words)
-    code: dict[int, str] = c.or_without("code of boxes", lambda: c.box_names.instructions(), dict)
-    b.column("instruction.code", [code.get(row, "") for row in range(len(words))])
+    b.column("instruction.label", c.instruction_labels)
+    code = c.instruction_code
+    b.column("instruction.code", [code.get(row, "") for row in range(len(t.instructions))])
     b.column("instruction.opcode", t.opcode)
     zeros: Any = np.zeros(len(t.instructions), np.int64)
     kinds: Any = c.or_without("kinds of operations", lambda: families(module), lambda: zeros)
@@ -129,29 +119,25 @@ def _groups(b: Builder, c: Context) -> None:
     g, f = c.groups, c.folds
     b.column("group.parent", g.parent)
     b.column("group.kind", g.kind)
-    code: dict[int, str] = c.or_without("code of groups", lambda: c.box_names.groups(), dict)
-    label = [code.get(n, name) for n, name in enumerate(g.label)]
-    b.column("group.label", label)
+    count = len(g.parent)
+    b.column("group.label", c.group_labels)
     functions: dict[int, str] = c.or_without(
         "functions of groups", lambda: c.box_names.functions(), dict
     )
-    b.column("group.function", [functions.get(n, "") for n in range(len(label))])
+    b.column("group.function", [functions.get(n, "") for n in range(count)])
     b.column("group.owner", g.owner)
     b.column("group.computation", g.computation)
     b.column("group.size", g.size)
     b.column("group.order", g.order)
-    none: Any = np.zeros(len(g.parent))
+    none: Any = np.zeros(count)
     share: Any = c.or_without("shares of work", lambda: worth_opening(c.module, g), lambda: none)
     b.column("group.worth", share)
     b.column("group.class", f.group_class)
     b.column("group.fold", f.of_group)
-    b.column(
-        "group.direction", [(n in g.forward) + 2 * (n in g.backward) for n in range(len(label))]
-    )
+    b.column("group.direction", [(n in g.forward) + 2 * (n in g.backward) for n in range(count)])
     members = csr([list(x.members) for x in f.folds])
     b.column("fold.parent", np.array([x.parent for x in f.folds], np.int64))
-    shown = (label[x.members[0]] if x.label == g.label[x.members[0]] else x.label for x in f.folds)
-    b.column("fold.label", shown)
+    b.column("fold.label", c.fold_labels)
     b.relation("fold", members.offsets, members.values)
 
 

@@ -701,3 +701,27 @@ def test_products_of_a_few_rows_count_as_reading_their_weights_does() -> None:
     tree = group_tree(module)
     held = dict(zip(tree.label, worth(module, tree).tolist(), strict=True))
     assert held["token"] > 0.9, held
+
+
+def test_two_calls_that_are_all_layers_have_a_box_each() -> None:
+    """The lines of each run three times: these are the layers of two calls, not six calls."""
+
+    def tower(weights: jax.Array, x: jax.Array) -> jax.Array:
+        for k in range(3):
+            x = jax.nn.relu(x @ weights[k])
+        return x
+
+    def similarity(images: jax.Array, words: jax.Array, x: jax.Array) -> jax.Array:
+        a = tower(images, x)
+        b = tower(words, x)
+        return a @ b.T
+
+    tree = group_tree(dump(similarity, w(3, 16, 16), w(3, 16, 16), w(24, 16)))
+    around = {
+        label: tree.label[tree.parent[g]]
+        for g, label in enumerate(tree.label)
+        if re.fullmatch(r"tower \d", label)
+    }
+    assert sorted(around) == ["tower 0", "tower 1", "tower 2"]
+    assert all(re.match("tower, line|tower · ", name) for name in around.values())
+    assert sum(label in around for label in tree.label) == 6

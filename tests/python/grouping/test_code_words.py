@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hloscope.show import blocks
+from hloscope.show.dot import digraph
 from hloscope.view.context import Context
 from hloscope.view.schema import joined
 from stacked import Stacks
@@ -371,3 +373,25 @@ def test_a_line_that_only_calls_names_nothing_in_the_call(tmp_path: Path) -> Non
     dump = tmp_path / "calls.hlo"
     dump.write_text(stacks.head() + "\n".join(lines))
     assert code_of(hs.read(dump))["box"] == "grown = x + x"
+
+
+def test_a_box_has_one_name_on_the_page_in_graphviz_and_for_a_reproducer(
+    capture: hs.Capture, tmp_path: Path
+) -> None:
+    _, columns = joined(blocks.view(capture), blocks.analyses(capture))
+    texts = columns["strings"]
+    on_the_page = {
+        texts[n]
+        for column in ("group.label", "fold.label", "instruction.label", "instruction.code")
+        for n in columns[column].tolist()
+    }
+    towers = sorted(name for name in on_the_page if name.startswith("tower · "))
+    assert len(towers) == 2  # without the code they are lines
+    drawn = digraph(capture, open=towers).source
+    assert sorted(re.findall(r'label="(tower · \w+)', drawn)) == towers
+    found = re.findall(r'\t[gfi]\d+ \[label=(?:"([^"]*)"|(\w+))', drawn)
+    boxes = {(quoted or plain).partition("\\n")[0] for quoted, plain in found}
+    assert len(boxes) > 5
+    assert boxes <= on_the_page
+    alone = capture.to_reproducer(tmp_path / "one.py", towers[0]).read_text()
+    assert "f32[3,64,64]" in alone  # the tower's weights

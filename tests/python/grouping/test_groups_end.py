@@ -115,7 +115,7 @@ def test_names_nested_a_thousand_deep() -> None:
 PARTS = (
     "context.group_tree",
     "context.folds",
-    "picture.labels",
+    "context.labels",
     "picture.families",
     "picture.flags",
 )
@@ -150,7 +150,6 @@ def test_every_host_opens_what_grouping_fails_on(
         raise RecursionError("maximum recursion depth exceeded")
 
     monkeypatch.setattr("hloscope.view.context.group_tree", fails)
-    monkeypatch.setattr("hloscope.show.dot_boxes.group_tree", fails)
     file = tmp_path / "m.hlo"
     file.write_text(program([(0, n, 0, [0]) for n in range(30)], [[3]]))
     assert main(["html", str(file), "-o", str(tmp_path / "m.html")]) == 0

@@ -79,6 +79,7 @@ class Instances:
                     nodes[path[:level]].append(path)
             if not nodes:
                 return
+            calls = Counter(_function(node) for node in nodes)
             for node, inside in nodes.items():
                 if AT_LINE not in node[-1] or node[-1].endswith(LAYER):
                     continue
@@ -101,6 +102,7 @@ class Instances:
                 if not found:
                     continue
                 name, _, at = node[-1].partition(AT_LINE)
+                around = node if calls[_function(node)] > 1 else node[:-1]
                 if not late:
                     self.times[node] = n
                 for path in inside:
@@ -110,7 +112,7 @@ class Instances:
                         if k >= 0:
                             number = n - 1 - k if late else k
                             one = f"{name} {number}{AT_LINE}{at}{LAYER}"
-                            new = (*node[:-1], one, *_calls(path[level:]))
+                            new = (*around, one, *_calls(path[level:]))
                             self.scope[row] = self.path_id(new)
                         below[new].append(row)
             level += 1
@@ -237,6 +239,11 @@ class Instances:
             else:
                 out[r] = a
         return out
+
+
+def _function(node: Path) -> Path:
+    """A path that ends with a call, without the line where it is made."""
+    return (*node[:-1], node[-1].partition(AT_LINE)[0])
 
 
 def _forward(node: Path) -> Path:
