@@ -225,6 +225,8 @@ GROUPING = _rules("grouping", "grouping", {
     "work:is_expanded": FALSE,
     "groups:FLAT_CALLS": 12,
     "call_tree:_Builder._without_gaps": argument(1),
+    "call_tree:_Builder._by_flow": argument(1),
+    "instances:_function": argument(0),
     "loose:Parts.is_misplaced": FALSE,
     "groups:_TreeBuilder._name_pieces": NOTHING,
     "in_turn:put_in_turn": NOTHING,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -725,3 +726,32 @@ def test_two_calls_that_are_all_layers_have_a_box_each() -> None:
     assert sorted(around) == ["tower 0", "tower 1", "tower 2"]
     assert all(re.match("tower, line|tower · ", name) for name in around.values())
     assert sum(label in around for label in tree.label) == 6
+
+
+def test_checkpointed_blocks_are_in_the_call_that_they_read_from_and_give_to() -> None:
+    """jax gives the blocks of two calls of a model one stack, in which the call is missing."""
+
+    def block(p: jax.Array, x: jax.Array) -> jax.Array:
+        return x + jnp.tanh(x @ p) @ p.T
+
+    def model(p: Any, x: jax.Array) -> jax.Array:
+        h = jnp.sin(x @ p["in"])
+        for k in range(4):
+            h = jax.checkpoint(block)(p["blocks"][k], h)
+        return jnp.square(h @ p["out"]).sum()
+
+    def loss(p: Any, chosen: jax.Array, rejected: jax.Array) -> jax.Array:
+        good = model(p, chosen)
+        bad = model(p, rejected)
+        return jax.nn.softplus(bad - good)
+
+    p = {"in": w(16, 16), "blocks": [w(16, 16)] * 4, "out": w(16, 16)}
+    tree = group_tree(dump(jax.value_and_grad(loss), p, w(24, 16), w(24, 16)))
+
+    def path(g: int) -> list[str]:
+        return [*path(int(tree.parent[g])), tree.label[g]] if g >= 0 else []
+
+    blocks = [path(g) for g, label in enumerate(tree.label) if re.fullmatch(r"block \d", label)]
+    forward = [p for p in blocks if any(name.startswith("forward") for name in p)]
+    within = Counter(name for p in forward for name in p if name.startswith("model"))
+    assert sorted(within.values()) == [4, 4], blocks

@@ -395,3 +395,19 @@ def test_a_box_has_one_name_on_the_page_in_graphviz_and_for_a_reproducer(
     assert boxes <= on_the_page
     alone = capture.to_reproducer(tmp_path / "one.py", towers[0]).read_text()
     assert "f32[3,64,64]" in alone  # the tower's weights
+
+
+def test_calls_are_named_by_what_the_code_gives_them_if_that_says_more() -> None:
+    def network(p: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.tanh(jnp.sin(x @ p) @ p)
+
+    def step(state: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        student, teacher, a, b = (state[name] for name in ("params", "ema", "left", "right"))
+        distilled = network(student, x) - network(teacher, x)
+        return distilled + network(a, jnp.cos(distilled)) * network(b, jnp.exp(distilled))
+
+    state = {name: jnp.ones((64, 64)) for name in ("params", "ema", "left", "right")}
+    c = hs.capture(step, state, jnp.ones((32, 64)), exact=False)
+    names = set(Context(c.module, c.target).group_labels)
+    assert {"network · student", "network · teacher"} <= names
+    assert {"network · left", "network · right"} <= names

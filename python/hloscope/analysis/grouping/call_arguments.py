@@ -81,7 +81,8 @@ def tell_twins_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
         words = [mine.most_common(1)[0][0] for mine in own]
         for call, word in zip(calls, words, strict=True):
             named.update(id(x) for x in within(call))
-            call.label = f"{call.label} · {word.rpartition('.')[2]}"
+            call.given = word.rpartition(".")[2]
+            call.label = f"{call.label} · {call.given}"
 
 
 def tell_apart(top: Node, t: Table) -> None:
@@ -125,6 +126,7 @@ def _name(label: str, calls: list[Node], t: Table) -> None:
     both = list(zip(words, lines, strict=True))
     for call, word, line, place in zip(calls, words, lines, places, strict=True):
         if word and words.count(word) == 1:
+            call.given = word
             call.label = f"{label} · {word}"
         elif lines.count(line) == 1:
             call.label = f"{label}, line {line}"

@@ -45,6 +45,7 @@ from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
 from ..base.phases.phases import OPTIMISER, REMATERIALISED, name_phases, phases
 from ..base.table import Ints, Table, per_module, table
+from .layers.repeats import Graph
 from .true_calls import own_calls
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ class _Builder:
         self.t: Table = table(module)
         self.phase = phases(module)
         self.loops: list[set[int]] | None = None
+        # by pieces of a stack those that they may be of
+        self.several: dict[int, list[Place]] = {}
 
     def build(self) -> CallTree | None:
         t = self.t
@@ -154,7 +157,8 @@ class _Builder:
         jitted = [_jitted(n, functions) for n in t.places]
         self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
         pieces = own
-        own = self._within_definers(self._without_gaps(self._whole(own)))
+        own = self._by_flow(self._whole(own))
+        own = self._within_definers(self._without_gaps(own))
         self.completed = own != pieces  # their names lack the passes as well
         self._without_others(own)
         self._traced_elsewhere(own, jitted)
@@ -290,12 +294,79 @@ class _Builder:
                 known[place] = len(self.stacks)
                 self.stacks.append(place)
             moved[k] = known[place]
+            if not inside and len(found) > 1:
+                self.several[moved[k]] = [(call + piece[1:], line) for call in found]
         if not moved:
             return own
         to = np.arange(len(self.stacks) + 1)
         to[-1] = -1
         to[list(moved)] = list(moved.values())
         return np.asarray(to[own])
+
+    def _by_flow(self, own: Ints) -> Ints:
+        """``own`` with pieces that several calls may have made in the one that they are part of.
+
+        ``model(chosen)`` and ``model(rejected)`` run the same checkpointed blocks. A block is of
+        the call that it reads from and gives to: other lines of these calls have whole stacks.
+        """
+        t, out = self.t, own.copy()
+        pieces = np.isin(own, list(self.several))
+        if not pieces.any():
+            return own
+        home = self._homes()
+        early = np.isin(self.phase, (0, IN_FORWARD))  # gradients are of all calls
+        forward = (own >= 0) & ~pieces & early & early[home]
+        for c in np.unique(t.computation[home[pieces]]).tolist():
+            graph = Graph(t, c)
+            here = t.computation[home] == c
+            mine = np.flatnonzero(pieces & here)
+            calls = self._calls_that_differ(set(own[mine].tolist()))
+            bits: dict[int, int] = defaultdict(int)
+            for row in np.flatnonzero(forward & here).tolist():
+                stack = self.stacks[own[row]][0]
+                for n, call in enumerate(calls):
+                    if stack[: len(call)] == call:
+                        bits[int(home[row]) - graph.first] |= 1 << n
+            # what XLA fused from several calls is of none
+            bits = {at: of for at, of in bits.items() if of.bit_count() == 1}
+            before, after = graph.ancestors(bits), graph.descendants(bits)
+            known = {place: k for k, place in enumerate(self.stacks)}
+            for row in mine.tolist():
+                at = int(home[row]) - graph.first
+                of = before[at] & after[at] or before[at] | after[at]
+                found = [
+                    place for place in self.several[int(own[row])]
+                    if any(of == 1 << n and place[0][: len(call)] == call
+                           for n, call in enumerate(calls))
+                ]  # fmt: skip
+                if len(found) == 1:
+                    (place,) = found
+                    if place not in known:
+                        known[place] = len(self.stacks)
+                        self.stacks.append(place)
+                    out[row] = known[place]
+        return out
+
+    def _calls_that_differ(self, pieces: set[int]) -> list[Stack]:
+        """The calls that may have made these pieces, up to where they are not the same."""
+        out: dict[Stack, None] = {}
+        for k in pieces & self.several.keys():
+            stacks = [stack for stack, _ in self.several[k]]
+            n = len(_shared(stacks)) + 1
+            out.update(dict.fromkeys(stack[:n] for stack in stacks))
+        return list(out)
+
+    def _homes(self) -> Ints:
+        """Each row, or for one inside a fusion the fusion that it is in."""
+        t = self.t
+        caller, _ = t.caller()
+        fusion = t.by_opcode(lambda o: o == "fusion", bool)
+        home = np.arange(len(t.computation))
+        for c in range(len(t.first) - 1, -1, -1):
+            if caller[c] >= 0 and fusion[caller[c]]:
+                rows = slice(int(t.first[c]), int(t.first[c] + t.size[c]))
+                home[rows] = home[caller[c]]
+        return home
 
     def _without_gaps(self, own: Ints) -> Ints:
         """``own`` with the calls between two that others have between them.

@@ -21,6 +21,7 @@ import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
@@ -408,6 +409,18 @@ def _name(function: str | None) -> str:
     return (function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A group that is a call, as its label has it."""
+
+    before: str
+    function: str
+    line: int
+    column: str
+    more: str
+    given: str = ""  # the argument that it is named by
+
+
 class BoxNames:
     """Names of boxes by the person's code; without ``sources`` there are none."""
 
@@ -431,7 +444,6 @@ class BoxNames:
         """Names of groups that are called after operations or after a line."""
         if not self.codes:
             return {}
-        made = self._made
         wanted = [
             g for g, name in enumerate(self.tree.label)
             if KINDS[self.tree.kind[g]] in ("component", "section") and is_words_of_opcodes(name)
@@ -439,23 +451,34 @@ class BoxNames:
         around = {g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted}
         out = self._apart(around, lambda g: self.tree.label[g])
         told = self._which
-        for g, match in made.items():
-            line, more = int(match["line"]), match["more"] or ""
+        for g, call in self._calls.items():
             if g in told:
-                out[g] = f"{match['before']}{match['function']}{told[g]}{more}"
-            elif code := self._code_of(match["function"], line, g):
-                out[g] = f"{code}, line {line}{more}"
+                out[g] = f"{call.before}{call.function}{told[g]}{call.more}"
+            elif not call.given and (code := self._code_of(call.function, call.line, g)):
+                out[g] = f"{code}, line {call.line}{call.more}"
         return out
 
     def functions(self) -> dict[int, str]:
         """The functions of which groups are one call of several, by group."""
-        return {g: self._made[g]["function"] for g in self._which}
+        return {g: self._calls[g].function for g in self._which}
 
     @cached_property
-    def _made(self) -> dict[int, re.Match[str]]:
-        """Groups that are called after a function and a line."""
-        labels = enumerate(self.tree.label)
-        return {g: m for g, label in labels if (m := _MADE_BY.match(label))}
+    def _calls(self) -> dict[int, _Call]:
+        """Groups that are called after a function and a line, or what it is given."""
+        out = {}
+        for g, label in enumerate(self.tree.label):
+            given, at = self.tree.given.get(g, ("", ""))
+            if given and at:
+                start, found, more = label.partition(f" · {given}")
+                line, _, column = at.partition(":")
+                if found and line.isdigit():
+                    before, slash, function = start.rpartition("/")
+                    out[g] = _Call(before + slash, function, int(line), column, more, given)
+            elif m := _MADE_BY.match(label):
+                out[g] = _Call(
+                    m["before"], m["function"], int(m["line"]), m["column"] or "", m["more"] or ""
+                )
+        return out
 
     @cached_property
     def _which(self) -> dict[int, str]:
@@ -465,14 +488,14 @@ class BoxNames:
         """
         places: dict[int, tuple[str, int, str]] = {}  # by group its file, call and function
         seen: dict[tuple[str, str], set[int]] = defaultdict(set)
-        for g, match in self._made.items():
-            function = match["function"]
-            caller = self._caller(function, int(match["line"]), match["column"], g)
-            call = self.codes[caller.file].call(caller, _last(function)) if caller else -1
+        for g, made in self._calls.items():
+            caller = self._caller(made.function, made.line, made.column, g)
+            call = self.codes[caller.file].call(caller, _last(made.function)) if caller else -1
             if caller and call >= 0:
-                places[g] = caller.file, call, function
-                seen[caller.file, function].add(call)
+                places[g] = caller.file, call, made.function
+                seen[caller.file, made.function].add(call)
         words: dict[tuple[str, int, str], str] = {}
+        alone: dict[tuple[str, int, str], str] = {}
         numbers: dict[tuple[str, int, str], str] = {}
         for place in dict.fromkeys(places.values()):
             file, call, function = place
@@ -482,10 +505,20 @@ class BoxNames:
             calls = sorted(beside.union(code.calls(call)), key=lambda n: (code.line(n), n))
             at = calls.index(call)
             if told := which(_last(function), [code.site(n) for n in calls]):
-                words[place] = told[at]
+                (words if len(calls) > 1 else alone)[place] = told[at]
             if len(calls) > 1:
                 numbers[place] = f" {1 + at}"
-        return self._distinct(places, numbers) | self._distinct(places, words)
+        # an argument of the program says more than a number, or than a variable of a letter or two
+        by_line = {g: place for g, place in places.items() if not self._calls[g].given}
+        telling = {
+            place: word for place, word in words.items() if len(word) >= len(" · ") + TELLING
+        }
+        return (
+            self._distinct(by_line, numbers)
+            | self._distinct(by_line, alone)
+            | self._distinct(places, telling)
+            | self._distinct(by_line, words)
+        )
 
     def _distinct(
         self, places: Mapping[int, tuple[str, int, str]], told: Mapping[tuple[str, int, str], str]
@@ -495,7 +528,7 @@ class BoxNames:
         often = Counter(of.values())
         return {g: name[2] for g, name in of.items() if often[name] == 1}
 
-    def _caller(self, function: str, line: int, column: str | None, g: int) -> StackFrame | None:
+    def _caller(self, function: str, line: int, column: str, g: int) -> StackFrame | None:
         """The frame that calls a group's function on a line, and at a column if one is known."""
         for frame in self._weights[g]:
             own = [f for f in self.frames.stack(frame) if not is_library(f.file)]
@@ -657,13 +690,13 @@ class BoxNames:
         """The code of a box, and its line; None where it says nothing of the box."""
         path = self._outside(self._shared(weights), around)
         if not path:
-            return self._of_some(weights, 0)
+            return self._of_some(weights, 0, around)
         file, number = path[-1]
         alone = number < 0
         inside = path[:-1] if alone else path
         of_group = self._of_group(around)
         if inside == of_group[: len(inside)] and (not alone or len(of_group) > len(inside)):
-            return None if alone else self._of_some(weights, len(path))
+            return None if alone else self._of_some(weights, len(path), around)
         code = self.codes[file]
         words = code.words(~number if alone else number, alone)
         return (words, code.line(~number if alone else number)) if words else None
@@ -690,18 +723,20 @@ class BoxNames:
             out[int(self.tree.parent[child])].add(_last(re.split(r"[,/ ]", label)[0]))
         return out
 
-    def _of_some(self, weights: Counter[int], depth: int) -> tuple[str, int] | None:
+    def _of_some(self, weights: Counter[int], depth: int, around: int) -> tuple[str, int] | None:
         """The code of the statements that nearly all operations of a box are in, and a line.
 
+        A statement that all of the group around is in says nothing of the box.
         Of two it is their code, of more the variables that they set. What has a call's line alone
         has none of them: it may be of any statement in the call.
         """
         steps: Counter[Step] = Counter()
         total = 0
+        of_all = set(self._of_group(around))
         for frame, times in self._without_calls(weights).items():
             path = self._path(frame)
             total += times if path else 0
-            if len(path) > depth and path[depth][1] >= 0:
+            if len(path) > depth and path[depth][1] >= 0 and path[depth] not in of_all:
                 steps[path[depth]] += times
         if total < sum(weights.values()) * HALF:
             return None

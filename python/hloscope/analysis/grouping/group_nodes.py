@@ -38,6 +38,7 @@ class Node:
     fold_hint: str = ""  # if equal and not empty: one fold, whatever the labels
     index: int = -1
     named: bool = False  # a layer of a stack, with a name by the user
+    given: str = ""  # the argument that its name ends with
 
 
 def count_boxes(quiet: NDArray[np.bool_], rows: Ints | slice | list[int]) -> int:

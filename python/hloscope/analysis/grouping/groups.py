@@ -115,6 +115,8 @@ class GroupTree:
     backward: frozenset[int] = frozenset()  # groups that are the backward pass of something
     forward: frozenset[int] = frozenset()  # and the forward pass
     turns: dict[int, str] = field(default_factory=dict)  # of loops: the function of each turn
+    # of calls named by an argument: its name, and line and column of the call
+    given: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def children(self) -> list[list[int]]:
         out: list[list[int]] = [[] for _ in self.parent]
@@ -632,6 +634,11 @@ class _TreeBuilder:
             group=self.group,
             of_computation=np.array(self.of_computation, np.int64),
             turns=self.turns,
+            given={
+                g.index: (g.given, g.path[-1].removesuffix(LAYER).partition(AT_LINE)[2])
+                for g in self.nodes
+                if g.given and g.path
+            },
             forward=self._that_are(FORWARD),
             backward=self._that_are(BACKWARD),
         )

@@ -80,6 +80,10 @@ class Instances:
             if not nodes:
                 return
             calls = Counter(_function(node) for node in nodes)
+            layers = Counter(_calls(node) for node in nodes if node[-1].endswith(LAYER))
+            for node in nodes:
+                if BACKWARD not in node:
+                    self.times[node] = layers[node] or 1  # until it is split
             for node, inside in nodes.items():
                 if AT_LINE not in node[-1] or node[-1].endswith(LAYER):
                     continue
@@ -93,8 +97,6 @@ class Instances:
                 late = BACKWARD in node
                 twin = _forward(node) if late else ()
                 n = self.times.get(twin, 0) or _times(counts, depth if late else None, first)
-                if not late:
-                    self.times[node] = 1  # until it is split
                 found = self._told_apart(mine, level, graph, n, depth, counts)
                 if not found and not late:
                     n, in_all = _times_of_kinds(counts, first)

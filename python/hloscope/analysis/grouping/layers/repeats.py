@@ -116,6 +116,17 @@ class Graph:
                 out[u] |= seen
         return out
 
+    def descendants(self, bits: dict[int, int]) -> list[int]:
+        """Bits of what depends on each row, its own included."""
+        out = [0] * self.size
+        for row, bit in bits.items():
+            out[row] = bit
+        for v, u in zip(reversed(self.values), reversed(self.users), strict=True):
+            seen = out[u]
+            if seen:
+                out[v] |= seen
+        return out
+
 
 def find(t: Table, c: int, anchors: Ints, signature: Ints, work: Ints) -> tuple[Stack, ...]:
     """Stacks of layers of computation ``c``; ``anchors`` are rows in it, ascending.
