@@ -349,3 +349,44 @@ def test_nobody_is_told_to_scatter_what_is_scattered_or_no_sum(kind: str) -> Non
     else:
         cap = hs.capture(jax.jit(lambda v: jnp.cumsum(v) * 3), shaped(there, (128,), "x"))
     assert cap.findings.of("reduced-then-sliced") == ()
+
+
+def test_a_sum_over_rows_of_which_each_device_has_one_is_no_product() -> None:
+    """The gradient of what was broadcast over the batch: each device has one row, and its part of
+    the sum is a product with weights, none of whose dimensions is sharded."""
+    on = mesh("data")
+
+    def loss(edges: Any, w: Any, x: Any) -> Any:
+        rows = jnp.broadcast_to(jnp.sin(edges)[None], (8, B, D))
+        return jnp.sum(jnp.tanh(rows @ w) * x)
+
+    given = shaped(on, (B, D)), shaped(on, (D, F)), shaped(on, (8, B, F), "data")
+    found = waits(on_chip(jax.grad(loss), *given))
+    assert found
+    for evidence, _ in found.values():
+        assert "contracted" not in evidence
+        assert "A dimension that is reduced is sharded" in evidence or GRADIENTS in evidence
+
+
+def test_a_combined_sum_is_for_what_most_of_its_bytes_are_for() -> None:
+    """The largest array is of one product with sharded weights; the rest are gradients."""
+    on = mesh("x")
+
+    def step(ws: Any, x: Any, rows: Any) -> Any:
+        def loss(ws: Any) -> Any:
+            others = jnp.sum(sum(jnp.tanh(x @ w) for w in ws["whole"]))
+            return others + jnp.sum(jnp.tanh(rows @ ws["cut"]))
+
+        return jax.grad(loss)(ws)
+
+    ws = {
+        "whole": [shaped(on, (D, D))] * 6,
+        "cut": shaped(on, (F, D), "x", None),
+    }
+    cap = on_chip(step, ws, shaped(on, (B, D), "x", None), shaped(on, (F, F), None, "x"))
+    (row,) = cap.collectives
+    sizes = sorted(part.bytes for part in row.parts)
+    assert len(sizes) == 7
+    assert sizes[-1] == 2 * sizes[-2]
+    evidence, _ = only(cap)
+    assert GRADIENTS in evidence

@@ -272,7 +272,7 @@ def test_what_the_second_sum_costs() -> None:
         "%s adds two values that are each all-reduced: f32[2,512,512] in %a and in %b (such as"
         " the two uses of one array of weights, in two loops or as tied embedding)"
     )
-    assert found.advice.startswith("add the two partial gradients before they are reduced: red")
+    assert found.advice.startswith("add the partial gradients before they are reduced: red")
     # 3 s each for the sums, 6 s to read 4 MiB and write 2
     assert figures(cap, "reduced-twice") == [(0.25, 3.0, 2 << 20, "a b s")]
 
@@ -299,6 +299,26 @@ def test_additions_of_one_kind_are_one_finding_and_the_smaller_sum_counts() -> N
     # 1 s and 1 MiB each
     assert (found.seconds, found.bytes) == (4.0, 2 << 20)
     assert [i.name for i in found.instructions] == ["b0", "a0", "s0", "b1", "a1", "s1"]
+
+
+def test_a_gradient_of_three_parts_is_one_gradient_that_is_reduced_three_times() -> None:
+    """One array used three times beside another that is used twice: three sums could be saved."""
+    back = said("transpose(jvp(n))/dot_general")
+    lines = [f"%p{k} = {mib(2)} parameter({k})" for k in range(5)]
+    lines += [f"%a{k} = {mib(2)} all-reduce(%p{k}), {SUMMED}, {back}" for k in range(5)]
+    lines += [f"%s = {mib(2)} add(%a0, %a1)", f"%t = {mib(2)} add(%s, %a2)"]
+    one = program("\n".join([*lines[:3], *lines[5:8], *lines[10:], f"ROOT %o = {mib(2)} copy(%t)"]))
+    found = only(one, "reduced-twice")
+    assert found.title == (
+        "A gradient is reduced 3 times over one group of 2: 4 MiB of 4 MiB of %a0, %a2 could be"
+        " saved"
+    )
+    assert found.evidence.endswith(
+        "(such as several uses of one array of weights, in several loops or as tied embedding)"
+    )
+    lines += [f"%u = {mib(2)} add(%a3, %a4)", f"ROOT %o = ({mib(2)}, {mib(2)}) tuple(%t, %u)"]
+    title = only(program("\n".join(lines)), "reduced-twice").title
+    assert title.startswith("2 gradients are reduced 2 to 3 times over one group of 2: 6 MiB of")
 
 
 def test_of_one_sum_of_both_a_half_is_saved() -> None:

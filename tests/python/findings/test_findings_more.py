@@ -186,6 +186,31 @@ def test_the_lines_of_a_combined_collective_have_their_parts_of_its_time() -> No
     assert found.title.startswith("The chip waits up to ")
 
 
+def test_a_sum_that_a_line_asks_for_by_name_is_that_lines_alone() -> None:
+    """XLA joins the sums of a tree's arrays, which other lines made."""
+    on = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def step(w: Any, x: Any) -> Any:
+        wide = jnp.tanh(x @ w["wide"])
+        square = jnp.tanh(x @ w["square"])
+        return jax.lax.pmean((wide, square), "x")
+
+    mapped = jax.shard_map(step, mesh=on, in_specs=(P(), P("x")), out_specs=P(), check_vma=False)
+    w = {"wide": jax.ShapeDtypeStruct((1024, 3072), jnp.float32)}
+    w["square"] = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+    x = jax.ShapeDtypeStruct((8 * 256, 1024), jnp.float32)
+    cap = hs.capture(jax.jit(mapped), w, x, hardware="tpu-v5e")
+    (row,) = (r for r in cap.collectives if r.is_combined)
+    (found,) = cap.findings.of("exposed-collective")
+    asked = f"{Path(__file__)}:{step.__code__.co_firstlineno + 3}"
+    assert found.line == row.line == asked
+    assert " % at " not in found.evidence
+    costliest = cap.findings.headline.costliest
+    assert costliest is not None
+    assert (costliest.what, costliest.line) == ("all-reduce", asked)
+    assert costliest.seconds == pytest.approx(found.seconds)
+
+
 def test_all_weights_are_named_whose_products_a_combined_sum_adds_up() -> None:
     on = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
 

@@ -221,15 +221,24 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if largest is None:
         return Purpose(For.UNKNOWN)
     makers = _makers(largest)
-    products = [m for m in makers if _multiplies(facts, m)]
-    weights = _factors(facts, largest)
+    # where each device has one row of what is reduced, it has nothing to reduce by itself
+    of_reduction = _is_of_reduction(row)
+    products = [] if of_reduction else [m for m in makers if _multiplies(facts, m)]
+    weights = "" if of_reduction else _factors(facts, largest)
     if row.inserted is False and not _is_gradient(facts, row, makers, results):
         # What is contracted in a product says nothing about why a program sums it.
         return _requested(row, weights if _is_product(facts, largest) else "")
     if weights:
-        others = sorted(_operands(row), key=lambda o: -o.shape.byte_size)[: _NAMED + 1]
-        return Purpose(For.ACTIVATIONS, weights, also=tuple(_factors(facts, o) for o in others))
-    are_reduced = bool(makers) and all(m.opcode in opcodes.REDUCTIONS for m in makers)
+        given = sorted(_operands(row), key=lambda o: -o.shape.byte_size)
+        factors = [_factors(facts, o) for o in given]
+        sizes = [o.shape.byte_size for o in given]
+        # with gradients of many parameters the partial sums of one product may be combined
+        such = sum(n for n, of in zip(sizes, factors, strict=True) if of)
+        if 2 * such > sum(sizes):
+            return Purpose(For.ACTIVATIONS, weights, also=tuple(factors[: _NAMED + 1]))
+    are_reduced = of_reduction or (
+        bool(makers) and all(m.opcode in opcodes.REDUCTIONS for m in makers)
+    )
     if _is_gradient(facts, row, makers, results):
         if are_reduced and _mostly(results, partial(_goes_on, facts)):
             return Purpose(For.STATISTICS)
@@ -241,6 +250,17 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
     if are_reduced:
         return Purpose(For.REDUCTION)
     return Purpose(For.UNKNOWN)
+
+
+_REDUCTION = re.compile(r"(?:^|/)reduce_(?!scatter|window|precision)\w+$")
+
+
+def _is_of_reduction(row: Collective) -> bool:
+    """Whether the partitioner made it of reductions of the program, such as ``x.sum(0)``."""
+    names = [row.op_name]
+    if row.is_combined:  # it has the name of one of them
+        names += [o.op_name for o in row.instruction.operands if o.op_name]
+    return row.inserted is not False and all(map(_REDUCTION.search, names))
 
 
 _NAMED = 3  # weights, in a sentence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -143,7 +143,7 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
     for row in rows:
         for value in _parts_of(row):
             _spread(facts, value, (row, value), marks)
-    found: dict[int, list[tuple[Instruction, tuple[Collective, Instruction]]]] = defaultdict(list)
+    found: dict[int, tuple[Instruction, tuple[Collective, Instruction]]] = {}
     todo = list(marks)
     for index in todo:
         for user in facts.module.instructions[index].users:
@@ -156,11 +156,13 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
                 continue
             # A sum of reduced values is one, too: of three added up two could be saved.
             less = min((a, b), key=lambda x: (x[1].index in found, x[1].shape.byte_size))
-            found[user.index].append((user, less))
+            found[user.index] = user, less
             todo += _spread(facts, user, (less[0], user), marks)
+    # A sum that another addition takes is a part of its sum.
+    into = {marks[o.index][1].index: n for n, (user, _) in found.items() for o in user.operands}
+    counts = Counter(_last(index, into) for index in found)
     alike: dict[tuple[object, ...], list[_Twice]] = defaultdict(list)
-    for pairs in found.values():
-        user, (row, value) = pairs[0]
+    for user, (row, value) in found.values():
         part = value.shape.byte_size
         payload = sum(p.bytes for p in row.parts) or 1
         whole = row.total_wire_bytes
@@ -171,15 +173,25 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         seconds = None if seconds is None else seconds * part / payload
         other = next(o for o in (marks[x.index] for x in user.operands) if o[1] is not value)
         key = row.axes_or_groups, value.shape.dense_text, row.executions
-        alike[key].append(_Twice(user, row, value, other[0], wire, seconds))
+        whole_sum = _last(user.index, into)
+        times = counts[whole_sum] + 1
+        alike[key].append(_Twice(user, (whole_sum, times), row, value, other[0], wire, seconds))
     for twice in alike.values():
         yield _told_twice(facts, twice)
+
+
+def _last(index: int, into: dict[int, int]) -> int:
+    """The addition in which a sum of several ends."""
+    while index in into:
+        index = into[index]
+    return index
 
 
 class _Twice(NamedTuple):
     """An addition of two reduced values, with wire bytes and seconds of the smaller one."""
 
     user: Instruction
+    whole: tuple[int, int]  # the sum that it is a part of, and of how many reduced values that is
     row: Collective
     value: Instruction
     other: Collective
@@ -188,7 +200,7 @@ class _Twice(NamedTuple):
 
 
 def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
-    user, row, value, other, _, _ = twice[0]
+    user, _, row, value, other, _, _ = twice[0]
     saved = sum(x.value.shape.byte_size * x.row.counted for x in twice)
     rows = list(dict.fromkeys(x.row for x in twice))
     whole = sum(r.total_payload_bytes or 0 for r in rows)
@@ -197,28 +209,35 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     known = [x.seconds for x in twice if x.seconds is not None]
     seconds = sum(known) if known else None
     frame, inferred = facts.line(user)
-    many = len(twice) > 1
+    sums = {x.whole for x in twice}
+    least, most = (f(times for _, times in sums) for f in (min, max))
+    often = (
+        "twice" if most == 2 else f"{most} times" if least == most else f"{least} to {most} times"
+    )
     given = _sent_as(row, value)
     projected = given is not None and multiplies_weights(facts, given)
     weights = not projected and row.phase == "backward"
     what = "sum" if row.phase == "forward" else "gradient"
-    subject = f"{len(twice):,} {what}s are" if many else f"A {what} is"
-    such = ""
+    subject = f"{len(sums):,} {what}s are" if len(sums) > 1 else f"A {what} is"
+    such, some = "", "two" if most == 2 else "several"  # where they come from, if that is clear
     if projected:
-        such = " (such as what two projections of one value send back)"
+        such = f" (such as what {some} projections of one value send back)"
     elif weights:
-        such = " (such as the two uses of one array of weights, in two loops or as tied embedding)"
+        such = (
+            f" (such as {'the two' if most == 2 else 'several'} uses of one array of weights, in"
+            f" {some} loops or as tied embedding)"
+        )
     where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
     evidence = dict.fromkeys(
         i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)
     )
     return Finding(
         "reduced-twice",
-        f"{subject} reduced twice {over(row)}: {size(saved)} of {size(whole)} of"
+        f"{subject} reduced {often} {over(row)}: {size(saved)} of {size(whole)} of"
         f" {names([r.instruction for r in rows])} could be saved",
         f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
         f" {where}{such}",
-        f"add the two partial {what}s before they are reduced: "
+        f"add the partial {what}s before they are reduced: "
         + (
             "multiply by the projections' weights put side by side (one matmul, one sum)"
             if projected

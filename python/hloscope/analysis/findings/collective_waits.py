@@ -32,6 +32,10 @@ _SCATTERED = (
 _FEWER = "fewer and larger transfers, such as one sum of several results"
 
 
+# Of what is waited for: a line of less is not named.
+_NAMED_PART = 0.005
+
+
 def exposed(facts: Facts) -> Iterator[Finding]:
     """Transfers that the chip waits for, by kind, axes and line."""
     r = facts.cost.roofline
@@ -155,8 +159,11 @@ def _by_line(facts: Facts, rows: list[Collective], waits: dict[int, float]) -> l
 def lines_of(facts: Facts, row: Collective) -> list[tuple[StackFrame | None, bool, float]]:
     """The lines that a collective serves, whether they are inferred, and their parts of it.
 
-    XLA joins what many lines ask for, and gives it the line of one of them.
+    XLA joins what many lines ask for, and gives it the line of one of them. What a line of the
+    program asks for by name, be it for a tree of arrays, is that line's, not that of the arrays.
     """
+    if row.written_by == "user":
+        return [(row.source, bool(row.inferred), 1.0)]
     given = row.instruction.operands
     total = sum(p.bytes for p in row.parts)
     if row.is_combined and len(given) == len(row.parts) and total:
@@ -168,6 +175,7 @@ def lines_of(facts: Facts, row: Collective) -> list[tuple[StackFrame | None, boo
 
 def _lines(at: list[_At], seconds: float) -> str:
     """``: 60 % at llama.py:37, 30 % at llama.py:38``."""
+    at = [x for x in at if x.seconds >= _NAMED_PART * seconds]
     if len(at) < 2:
         return ""
     said = []

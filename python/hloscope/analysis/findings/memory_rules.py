@@ -33,23 +33,27 @@ from .saved_values import AGAIN, changes_of, saved
 
 def not_donated(facts: Facts) -> Iterator[Finding]:
     """Arguments that an output replaces, and that could have given it their memory."""
-    rows = [
-        d for d in facts.memory.donations if d.outcome == "could be donated" and _replaces(facts, d)
-    ]
+    could = [d for d in facts.memory.donations if d.outcome == "could be donated"]
+    rows = [d for d in could if _replaces(facts, d)]
     if not rows:
         return
+    donated = tuple(dict.fromkeys(_whole(d.argument) for d in rows))
+    # a state's other parts are donated with it: those that are returned as they are, as copies
+    copied_out = [
+        d for d in could if d not in rows and _whole(d.argument) in donated and _returns(facts, d)
+    ]
+    copies = _copies_of(facts, _parameters(facts, rows))
+    rows += copied_out
     total = sum(d.bytes for d in rows)
     rows.sort(key=lambda d: -d.bytes)
     shown = ", ".join(f"`{d.argument}`" for d in rows[:3])
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     parameters = _parameters(facts, rows)
-    copies = _copies_of(facts, parameters)
     moved = float(sum(facts.moved[c.index] for c in copies))
     seconds = None
     if facts.seconds is not None and copies:
         seconds = float(sum(facts.seconds[c.index] for c in copies)) or None
     copied = f", and copied first ({names(copies)})" if copies else ""
-    donated = tuple(dict.fromkeys(_whole(d.argument) for d in rows))
     given = _numbers(facts, rows, donated)
     gain = facts.memory.gain_if_donated(given, before_schedule=facts.made_for_cpu)
     if gain < limits.MOSTLY * total:
@@ -58,9 +62,11 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "not-donated",
         f"{len(rows):,} argument{'s' if len(rows) > 1 else ''} that the step replaces"
+        f"{', or returns unchanged,' if copied_out else ''}"
         f" {'are' if len(rows) > 1 else 'is'} not donated: {size(total)} held twice{copied}",
         f"{shown}{more}: an output of the same shape is computed from"
-        f" {'each' if len(rows) > 1 else 'it'} and has memory of its own{_costs(facts, given)}",
+        f" {'each' if len(rows) > 1 else 'it'}{', or is a copy of it,' if copied_out else ''} and"
+        f" has memory of its own{_costs(facts, given)}",
         "jax.jit(step, donate_argnums=(…)) for the arguments that the caller drops",
         max(facts.peak_share(gain), facts.time_share(seconds, moved) if copies else 0.0),
         seconds,
@@ -70,6 +76,17 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         None,
         changes=({"donate": donated},),
     )
+
+
+def _returns(facts: Facts, donation: Donation) -> bool:
+    """Whether the output is the argument as it is, in memory of its own."""
+    entry = facts.module.entry
+    if entry is None or entry.root is None or donation.output is None:
+        return False
+    made = walk.source(Position(entry.root, tuple(donation.output)), opcodes.SAME_VALUE)
+    i = made.instruction
+    is_given = i.opcode == "parameter" and i.computation.is_entry
+    return is_given and i.parameter_number == donation.parameter
 
 
 def _costs(facts: Facts, given: set[int]) -> str:

@@ -60,7 +60,13 @@ def if_donated(
             argument, output = (int(live.buffer_of[node]) for node in nodes)
             copies.append(CopiedFirst(argument, output, point))
         pairs = [a for a in pairs if a.parameter_number not in numbers]
-    return with_donated(live, pairs, copies) if pairs or copies else live
+    leaves = live.buffer_of[live.values.nodes(entry.root)]
+    returned = [
+        int(leaves[leaf_span(root, a.output_index)[0]])
+        for a in pairs
+        if _is_returned(live.module, a)
+    ]
+    return with_donated(live, pairs, copies, returned) if pairs or copies else live
 
 
 def copied_if_donated(live: Liveness, parameters: Collection[int]) -> tuple[Instruction, ...]:
@@ -137,6 +143,8 @@ def _copied(module: Module, pairs: list[Alias]) -> set[int]:
     for a in pairs:
         position = Position(entry.root, tuple(a.output_index))
         made = walk.source(position, _SAME).instruction
+        if _is_returned(module, a):
+            continue  # nothing is written over it
         used = {u.instruction for u in walk.uses(given[a.parameter_number], _SAME)}
         readers[a.parameter_number], writer[a.parameter_number] = used - {made}, made
     bits = {r: 1 << n for n, r in enumerate(dict.fromkeys(chain(*readers.values())))}
@@ -151,6 +159,15 @@ def _copied(module: Module, pairs: list[Alias]) -> set[int]:
         for n, used in readers.items()
         if any(not before.get(writer[n], 0) & bits[r] for r in used if r.computation is entry)
     }
+
+
+def _is_returned(module: Module, alias: Alias) -> bool:
+    """Whether an output is the parameter itself, or a copy of it."""
+    assert module.entry is not None
+    assert module.entry.root is not None
+    made = walk.source(Position(module.entry.root, tuple(alias.output_index)), _SAME).instruction
+    entry = made.computation.is_entry and made.opcode == "parameter"
+    return entry and made.parameter_number == alias.parameter_number
 
 
 def _kind(shape: Shape, retyped: bool) -> object:

@@ -22,7 +22,7 @@ Offsets are simulated for TPU only (``peaks.py``): on other platforms heap fragm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
@@ -169,7 +169,7 @@ def simulate(module: Module) -> Liveness:
         definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
         has_several=has_several,
     )
-    return _with_places(live, ())
+    return _with_places(live, (), ())
 
 
 class CopiedFirst(NamedTuple):
@@ -184,13 +184,19 @@ class CopiedFirst(NamedTuple):
 
 
 def with_donated(
-    live: Liveness, donated: Sequence[Alias], copies: Sequence[CopiedFirst] = ()
+    live: Liveness,
+    donated: Sequence[Alias],
+    copies: Sequence[CopiedFirst] = (),
+    returned: Collection[int] = (),
 ) -> Liveness:
-    """The simulation as if these arguments were donated too: what lies in their memory then."""
+    """The simulation as if these arguments were donated too: what lies in their memory then.
+
+    ``returned``: buffers of outputs that are their arguments, of which no copy is needed then.
+    """
     values = copy(live.values)
     values.aliases = (*values.aliases, *donated)
     live = replace(live, values=values)
-    return _with_places(_with_copies(live, copies) if copies else live, donated)
+    return _with_places(_with_copies(live, copies) if copies else live, donated, returned)
 
 
 def _with_copies(live: Liveness, copies: Sequence[CopiedFirst]) -> Liveness:
@@ -210,7 +216,7 @@ def _with_copies(live: Liveness, copies: Sequence[CopiedFirst]) -> Liveness:
     return replace(live, kind=kind, start=start, end=end, ranges=rows, defined_by=made, leaf=leaf)
 
 
-def _with_places(live: Liveness, donated: Sequence[Alias]) -> Liveness:
+def _with_places(live: Liveness, donated: Sequence[Alias], returned: Collection[int]) -> Liveness:
     """With the places of outputs and temporaries, in arguments that are donated and in others."""
     values, kind = live.values, live.kind.copy()
     home = np.full(len(kind), -1, np.int64)
@@ -218,7 +224,8 @@ def _with_places(live: Liveness, donated: Sequence[Alias]) -> Liveness:
     for parameter, result in values.donations():
         a, b = int(live.buffer_of[parameter]), int(live.buffer_of[result])
         if a != b and kind[b] == OUTPUT:
-            if (parameter, result) in taken and live.start[b] < live.end[a]:
+            is_new = (parameter, result) in taken and b not in returned
+            if is_new and live.start[b] < live.end[a]:
                 kind[b] = TEMP  # XLA copies it into the argument, which is read until then
             else:
                 home[b] = a
