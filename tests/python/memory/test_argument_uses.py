@@ -111,16 +111,21 @@ def test_roles_by_use(
 @pytest.mark.parametrize(
     ("line", "label", "found"),
     [
-        ("add(%p0, %p0)", "mu", "optimiser state"),
+        ("add(%p0, %p0)", "exp_avg", "optimiser state"),
         ("add(%p0, %p0)", "state.opt[0]", "optimiser state"),
         ("add(%p0, %p0)", "m", "argument"),  # m alone may be any matrix
+        # the state of a simulation, where nothing says what else it could belong to
+        ("add(%p0, %p0)", "mu", "argument"),
+        ("add(%p0, %p0)", "velocity", "argument"),
+        ("add(%p0, %p0)", "state.u", "argument"),
+        ("add(%p0, %p0)", "state['momentum']", "argument"),
         ("add(%p0, %p0)", "q", "argument"),
         ("add(%p0, %p0)", "params['w']", "parameter"),
-        ("add(%p0, %p0)", "nothing.mu_cat", "optimiser state"),
-        ("fusion(%p0), kind=kLoop, calls=%worked", "mu", "optimiser state"),
+        ("add(%p0, %p0)", "nothing.adam_cat", "optimiser state"),
+        ("fusion(%p0), kind=kLoop, calls=%worked", "opt_state.mu", "optimiser state"),
         # what is multiplied is no state, whatever its name
-        (f"dot(%p0, %p0), {DIMS}", "mu", "argument"),
-        ("fusion(%p0), kind=kOutput, calls=%times", "mu", "argument"),
+        (f"dot(%p0, %p0), {DIMS}", "opt", "argument"),
+        ("fusion(%p0), kind=kOutput, calls=%times", "opt", "argument"),
     ],
 )
 def test_without_a_backward_pass_names_decide(line: str, label: str, found: str) -> None:

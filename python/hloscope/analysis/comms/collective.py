@@ -70,7 +70,7 @@ class Collective(Row):
     group_size: int
     axes: str | None  # "model", "data+fsdp"; None: no mesh axes match, see ``groups``
     executions: int | None
-    phase: str  # one of phases.PHASES
+    phase: str  # one of phase_names
     inserted: bool | None  # by the partitioner; False: requested by the program; None: unknown
     op_name: str
     frames: tuple[StackFrame, ...]

@@ -40,7 +40,8 @@ from ..base.loops.branches import branches, heaviest, most_runs, most_runs_a_tri
 from ..base.loops.trips import may_not_run, multiplicity
 from ..base.meshes import module_mesh
 from ..base.operands import ValueSource, source_of
-from ..base.phases.phases import PHASES, phases
+from ..base.phases.names import phase_names
+from ..base.phases.phases import phases
 from ..base.table import NO_TARGET, per_devices
 from ..text.results import Rows
 from ..text.units import ONE_TRIP, ONE_TRIP_MEANS, marked, printed, size, spanned
@@ -359,7 +360,7 @@ class _Maker:
             most_executions=self.most[anchor.computation.index],
             executions_a_trip=self.a_trip[anchor.computation.index] or 1,
             branches=self.branches[anchor.computation.index],
-            phase=PHASES[value],
+            phase=phase_names(op.module)[value],
             inserted=is_inserted(op, anchor, named.op_name or name_of(op)),
             network=self.network(op),
             op_name=largest.op_name,

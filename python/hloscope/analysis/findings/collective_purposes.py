@@ -45,6 +45,7 @@ from ...hlo.opcodes import Effect
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
 from ..base.operands import ONE_ARRAY
+from ..base.phases.names import is_update
 from ..base.phases.phases import BACKWARD, phases
 from ..base.table import per_devices
 from ..comms.collective import Collective
@@ -544,7 +545,7 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
     if card is not None and card.what is not For.RESHARDED:
         return card
     if _is_returned(facts, row):
-        return Purpose(For.UPDATED if row.phase == "optimiser" else For.OUTPUT)
+        return Purpose(For.UPDATED if is_update(row.phase) else For.OUTPUT)
     if row.moves is not None and row.moves.kind == "argument":
         return Purpose(For.ARGUMENT, row.moves.name)
     return card or Purpose(For.UNKNOWN)
@@ -596,7 +597,7 @@ def _by_why(facts: Facts, row: Collective) -> Purpose | None:
     if card.by_user:
         return _requested(row)
     if card.opcode == "output":
-        return Purpose(For.UPDATED if row.phase == "optimiser" else For.OUTPUT)
+        return Purpose(For.UPDATED if is_update(row.phase) else For.OUTPUT)
     if card.opcode == "copy" and card.line:
         return Purpose(For.CONSTRAINED, short_line(card.line))
     if card.had and card.needs and (not kind_of(row.kind).reduces or is_joined(row)):

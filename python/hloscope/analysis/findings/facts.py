@@ -15,7 +15,8 @@ from ..base.lines.frames import is_library
 from ..base.lines.lines import lines
 from ..base.lines.op_name import BACKWARD, CALLED, FORWARD, parse_op_name
 from ..base.memory_spaces import platform
-from ..base.phases.phases import PHASES, phases
+from ..base.phases.names import phase_names
+from ..base.phases.phases import phases
 from ..base.table import Table, table
 from ..comms.arrays import ShardedArray
 from ..comms.collective import Collective
@@ -267,7 +268,7 @@ class Facts:
         return sum(self._transfers.get(m, (0.0, 0.0))[1] for m in members)
 
     def phase(self, i: Instruction) -> str:
-        return PHASES[int(phases(self.module)[i.index])]
+        return phase_names(self.module)[int(phases(self.module)[i.index])]
 
     def line(self, i: Instruction) -> tuple[StackFrame | None, bool]:
         """The Python line of an instruction, and whether it is inferred."""

@@ -9,7 +9,7 @@ An argument is followed through copies, loops and calls. It is updated if a resu
 made from it by ops that keep the shape, and has a gradient if the backward pass makes a result of
 its shape. A module without a backward phase (``base/phases.py``) may not be a training step: then
 names decide, but an argument that is multiplied, or not updated, is never optimiser state, nor is
-an ``m`` or a ``state`` without a parameter or a gradient of its shape.
+an ``m``, a ``velocity`` or a ``state`` without a parameter or a gradient of its shape.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .liveness.values import ARGUMENT, SAME_BUFFER
 
 OTHER, PARAMETER, STATE = range(3)
 BY_USE, BY_NAME = "data flow", "name"
-# anywhere in an argument's path, then only as its first component
-_STATE = re.compile(
-    r"(?:^|[^a-z])(?:opt|optim\w*|opt_state|adam\w*|mu|nu|momentum|moments?|velocity|exp_avg\w*"
-    r"|accumulators?)(?:$|[^a-z])",
-    re.I,
+# Anywhere in an argument's path. An optimiser's own words, then those that a simulation has, too.
+_STATE = re.compile(r"(?:^|[^a-z])(?:opt|optim\w*|opt_state|adam\w*|exp_avg\w*)(?:$|[^a-z])", re.I)
+_PERHAPS = re.compile(
+    r"(?:^|[^a-z])(?:mu|nu|momentum|moments?|velocity|accumulators?)(?:$|[^a-z])", re.I
 )
-_STATE_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
+# Only as its first component, of which it may be all.
+_PERHAPS_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
 _PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
 _GRADIENTS = re.compile(r"(?:d?g|grads?|gradients?|updates?)", re.I)
 # Name buffers that are there already.
@@ -187,10 +187,9 @@ def argument_roles(
 def _by_name(
     b: int, name: str, shape: Shape, uses: Uses, parameters: set[tuple[int, ...]]
 ) -> tuple[int, str]:
-    # a word as short as ``m`` says nothing where there is nothing that it could belong to
-    is_alone = _head(name) == name and shape.dimensions not in parameters
-    is_short = _STATE_HEAD.fullmatch(_head(name)) and not is_alone
-    says_state = is_short or _STATE.search(name)
+    # a word such as ``m`` or ``velocity`` says nothing where there is nothing that it belongs to
+    perhaps = _PERHAPS_HEAD.fullmatch(_head(name)) or _PERHAPS.search(name)
+    says_state = _STATE.search(name) or (perhaps and shape.dimensions in parameters)
     if says_state and not uses.is_multiplied(b) and uses.is_updated(b, shape):
         return STATE, BY_NAME
     return (PARAMETER, BY_NAME) if _is_parameter(name) else (OTHER, BY_NAME)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from ...hlo import Instruction, Shape, opcodes, walk
 from ..base.loops.trips import trip_count
-from ..base.phases.phases import PHASES, phases
+from ..base.phases.names import phase_names
+from ..base.phases.phases import phases
 from ..cost.runs import CallGraph, Role
 from ..text.results import Row
 from .argument_roles import moves_only
@@ -98,7 +99,7 @@ def find_loops(live: Liveness) -> tuple[Loop, ...]:
     out = []
     for i in loops:
         carries = _carries(live, uses, i, bodies.get(i.index))
-        out.append(Loop(i, trip_count(i), PHASES[int(phase[i.index])], carries))
+        out.append(Loop(i, trip_count(i), phase_names(module)[int(phase[i.index])], carries))
     return tuple(out)
 
 

@@ -37,7 +37,8 @@ from ..base.dialects import needs_hlo
 from ..base.lines.frames import own_line
 from ..base.lines.lines import lines, said
 from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
-from ..base.phases.phases import PHASES, phases
+from ..base.phases.names import phase_names
+from ..base.phases.phases import phases
 from ..base.table import per_devices
 from ..comms.partitions import whose
 from ..cost.pause import uncollected
@@ -373,7 +374,7 @@ class Memory(Rows[LiveValue]):
             memory_space=int(live.space[buffer]),
             kind=KINDS[live.kind[buffer]],
             category=CATEGORIES[self.category[buffer]],
-            phase=PHASES[phases(self.module)[i.index]],
+            phase=phase_names(self.module)[phases(self.module)[i.index]],
             start=int(live.start[buffer]),
             end=int(live.end[buffer]),
             name=self._names.get(buffer, i.name),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ...analysis.base.phases.phases import PHASES, phases
+from ...analysis.base.phases.names import phase_names
+from ...analysis.base.phases.phases import phases
 from ...analysis.base.table import csr
 from ...analysis.comms.apparent import apparent
 from ...analysis.comms.collective import Collective
@@ -28,7 +29,7 @@ def add(builder: Builder, context: Context) -> None:
     phase = phases(context.module)
     if phase.any():
         builder.column("phase.of", phase)
-        context.extras["phases"] = list(PHASES)
+        context.extras["phases"] = list(phase_names(context.module))
     found = collectives(context.module, context.target)
     if not found.rows:
         return
@@ -37,7 +38,7 @@ def add(builder: Builder, context: Context) -> None:
     groups, sets = _groups(found)
     builder.column("collective.why", [cards[1][r.index] for r in found])
     builder.column("collective.group_set", groups)
-    context.extras["phases"] = list(PHASES)
+    context.extras["phases"] = list(phase_names(context.module))
     context.extras["collectives"] = {
         "written": list(WRITTEN),
         "why": cards[0],
@@ -49,6 +50,7 @@ def add(builder: Builder, context: Context) -> None:
 
 def _rows(b: Builder, found: Collectives) -> None:
     rows = found.rows
+    names = phase_names(rows[0].instruction.module)
     b.column("collective.kind", [r.kind for r in rows])
     b.column("collective.instruction", [r.instruction.index for r in rows])
     b.column("collective.anchor", [r.anchor.index for r in rows])
@@ -67,7 +69,7 @@ def _rows(b: Builder, found: Collectives) -> None:
         b.column("collective_branch.offsets", np.cumsum([0, *map(len, each)]))
         for k, name in enumerate(("conditional", "number", "of")):
             b.column(f"collective_branch.{name}", [x[k] for row in each for x in row])
-    b.column("collective.phase", [PHASES.index(r.phase) for r in rows])
+    b.column("collective.phase", [names.index(r.phase) for r in rows])
     b.column("collective.written", [WRITTEN.index(r.written_by) for r in rows])
     b.column("collective.moves", [r.moved for r in rows])
     b.column(
