@@ -360,3 +360,38 @@ def test_without_a_chip_bytes_on_the_wire_are_compared() -> None:
     assert figures(cap, "reduced-twice") == [(0.25, None, 2 << 20, "a b s")]
     assert of(cap, "exposed-collective") == of(cap, "tiny-collectives") == ()
     assert "modelled" not in only(cap, "reduced-twice").at_stake
+
+
+def test_narrow_sums_over_other_devices_are_said_to_be() -> None:
+    back, one = said("transpose(jvp(n))/dot_general"), mib(2, "bf16")
+    ways = {"all": "[1,4]<=[4]", "pairs": "[2,2]<=[4]"}
+    every, pairs = (SUMMED.replace("[1,2]<=[2]", groups) for groups in ways.values())
+
+    def summed_in(rest: str = "") -> hs.Capture:
+        return program(
+            f"""
+%p = {one} parameter(0)
+%q = {one} parameter(1)
+%a = {one} all-reduce(%p), {every}, {back}
+%b = {one} all-reduce(%q), {pairs}, {back}
+%c = {mib(2)} convert(%a), {back}
+%d = {mib(2)} convert(%b), {back}{
+                rest
+                or f'''
+ROOT %o = ({mib(2)}, {mib(2)}) tuple(%c, %d)'''
+            }""",
+            devices=4,
+        )
+
+    found = only(summed_in(), "narrow-sums")
+    assert found.title.startswith("Gradients are summed over 2 to 4 devices in bf16, and converted")
+    assert found.evidence.startswith(
+        "%a over axis_0+axis_1 and %b over axis_1: each partial sum is rounded"
+    )
+    # a hundredth of what is sent is nothing to say
+    most = mib(400)
+    rest = f"""
+%x = {most} parameter(2)
+%y = {most} all-reduce(%x), {every}
+ROOT %o = ({mib(2)}, {mib(2)}, {most}) tuple(%c, %d, %y)"""
+    assert not of(summed_in(rest), "narrow-sums")

@@ -158,7 +158,7 @@ def _wire(
         "summary": summary["wire_bytes"],
         "kinds": sum(r["wire_bytes"] for r in rows) if _flat(found) else None,
         "collectives": found.wire_bytes,
-        "plain": _plain(found) if _flat(found) else None,
+        "plain": _plain(found) if _flat(found) and _is_known(found) else None,
         "View": _sums(columns, "wire") if _flat(found) else None,
         "page": view["wire_bytes"],
         "source": _lines(source, "wire_bytes"),
@@ -172,16 +172,23 @@ def _flat(found: Any) -> bool:
     return not any(r.branches for r in found)
 
 
+def _is_known(found: Any) -> bool:
+    """Whether it is known how often each runs: plain rows do not say how often in one trip."""
+    return all(r.executions is not None for r in found)
+
+
 def _plain(found: Any) -> float:
-    runs = ((r["wire_bytes"] or 0, r["executions"]) for r in found.to_dict()["rows"])
-    return sum(wire * (1 if n is None else n) for wire, n in runs)
+    return sum((r["wire_bytes"] or 0) * r["executions"] for r in found.to_dict()["rows"])
 
 
 def _sums(columns: Any, name: str) -> float:
     if f"collective.{name}" not in columns:
         return 0.0
     runs = columns["collective.executions"]
-    return float(np.nansum(columns[f"collective.{name}"] * np.where(np.isnan(runs), 1, runs)))
+    # as the panel does: a loop of unknown trips counts once, with the loops inside it
+    a_trip = columns["cost.runs"][columns["collective.instruction"].astype(int)]
+    runs = np.where(np.isnan(runs), a_trip, runs)
+    return float(np.nansum(columns[f"collective.{name}"] * runs))
 
 
 def _units(columns: Any, name: str) -> float:

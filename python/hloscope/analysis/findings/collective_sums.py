@@ -30,7 +30,9 @@ def narrow_sums(facts: Facts) -> Iterator[Finding]:
         if wider is not None and purpose(facts, row).what is For.GRADIENTS:
             rows.append(row)
             widened.append(wider)
-    if not rows:
+    wire = sent(rows)
+    least = limits.TRIFLING_WIRE_SHARE * facts.collectives.total.wire_bytes
+    if not rows or (wire is not None and wire < least):
         return
     order = sorted(range(len(rows)), key=lambda n: -rows[n].payload_bytes)
     first, convert = rows[order[0]], widened[order[0]]
@@ -38,19 +40,25 @@ def narrow_sums(facts: Facts) -> Iterator[Finding]:
     often = [row.executions or 1 for row in rows]
     many = f"{sum(often):,} sums" if sum(often) > 1 else "one sum"
     total = sum(row.payload_bytes * n for row, n in zip(rows, often, strict=True))
+    over_each: dict[str, list[Instruction]] = {}
+    for n in order:
+        over_each.setdefault(over(rows[n]), []).append(rows[n].instruction)
+    which = " and ".join(f"{names(them)} {devices}" for devices, them in over_each.items())
+    sizes = sorted({row.group_size for row in rows})
+    devices = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     frame, inferred = facts.line(first.instruction)
     yield Finding(
         "narrow-sums",
-        f"Gradients are summed over {first.group_size:,} devices in {dtype}, and converted to"
+        f"Gradients are summed over {devices} devices in {dtype}, and converted to"
         f" {convert.shape.element_type} afterwards: {size(total)} in {many}",
-        f"{names([rows[n].instruction for n in order])} {over(first)}: each partial sum is rounded"
+        f"{which}: each partial sum is rounded"
         f" to the {_NARROW[str(dtype)]} bits of {dtype}, and %{convert.name} widens the result; the"
         " gradient has the type of what is differentiated, such as parameters that were cast first."
         " It halves the bytes on the wire, and costs precision that grows with the devices",
         "",
         limits.WORTH_SAYING,
         None,
-        sent(rows),
+        wire,
         "wire",
         tuple(rows[n].instruction for n in order),
         frame,
