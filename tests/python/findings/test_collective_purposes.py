@@ -390,3 +390,17 @@ def test_a_combined_sum_is_for_what_most_of_its_bytes_are_for() -> None:
     assert sizes[-1] == 2 * sizes[-2]
     evidence, _ = only(cap)
     assert GRADIENTS in evidence
+
+
+def test_a_sum_of_what_each_device_scatters() -> None:
+    """Messages along a graph's edges, which are sharded, summed up at its nodes."""
+    on = mesh("edges")
+
+    def aggregate(messages: Any, receivers: Any) -> Any:
+        return jnp.tanh(jax.ops.segment_sum(messages, receivers, num_segments=B))
+
+    messages = shaped(on, (8 * B, D), "edges")
+    receivers = shaped(on, (8 * B,), "edges", dtype=jnp.int32)
+    evidence, advice = only(on_chip(aggregate, messages, receivers))
+    assert "Each device adds up the rows that it holds, by index" in evidence
+    assert advice == ""

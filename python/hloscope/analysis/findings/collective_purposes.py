@@ -9,6 +9,7 @@ sum     ACCUMULATED  a loop only adds it to what it carries
         ACTIVATIONS  partial sums of a product with weights that are sharded
         PRODUCTS     partial sums of another product
         LOOKUP       rows of a table that is sharded by rows
+        SCATTERED    what each device scatters of rows that are sharded, such as a graph's edges
         REDUCTION    a reduction over a sharded dimension
         STATISTICS   such a reduction, with which the backward pass goes on: batch normalisation
         JOINED       parts put together: a gather that XLA wrote as a sum
@@ -68,6 +69,7 @@ class For(Enum):
     ACTIVATIONS = "activations"
     PRODUCTS = "products"
     LOOKUP = "lookup"
+    SCATTERED = "scattered"
     REDUCTION = "reduction"
     STATISTICS = "statistics"
     JOINED = "joined"
@@ -248,6 +250,8 @@ def _of_sum(facts: Facts, row: Collective) -> Purpose:
         return Purpose(For.PRODUCTS)
     if makers and all(m.opcode == "gather" for m in makers):
         return Purpose(For.LOOKUP, _weights(facts, makers[0].operands[0]))
+    if makers and all(m.opcode == "scatter" for m in makers):
+        return Purpose(For.SCATTERED)
     if are_reduced:
         return Purpose(For.REDUCTION)
     return Purpose(For.UNKNOWN)
@@ -753,6 +757,11 @@ _WORDS: dict[For, tuple[str, str]] = {
     For.LOOKUP: (
         "each device takes the rows that it holds of an array whose indexed dimension is sharded,"
         " and the sum puts them together",
+        "",
+    ),
+    For.SCATTERED: (
+        "each device adds up the rows that it holds, by index, and the sum puts together what all"
+        " have",
         "",
     ),
     For.REDUCTION: ("a dimension that is reduced is sharded", ""),
