@@ -82,8 +82,8 @@ def contexts(browser: Browser) -> Contexts:
 
 @pytest.fixture(scope="session")
 def lab_contexts(browser: Browser) -> Contexts:
-    """Contexts of ``new_page``, each with its page."""
-    return Contexts(browser, same_page=True)
+    """Contexts of ``new_page``."""
+    return Contexts(browser)
 
 
 @pytest.fixture
@@ -92,6 +92,7 @@ def open_page(contexts: Contexts, page_errors: list[str]) -> Iterator[Callable[.
 
     Pages of a test share nothing, and nothing that another test left.
     """
+    heard: list[tuple[Page, str, Callable[..., None]]] = []
 
     def open_(
         url: str,
@@ -102,18 +103,23 @@ def open_page(contexts: Contexts, page_errors: list[str]) -> Iterator[Callable[.
         script: str = "",  # runs in the page before its own scripts
         **more: Any,
     ) -> Page:
-        page = contexts.page(width, height, color_scheme=color_scheme, **more)
-        if script:
-            page.add_init_script(script)
-        page.on("pageerror", lambda e: page_errors.append(f"thrown: {e}"))
-        page.on(
-            "console",
-            lambda m: page_errors.append(f"console: {m.text}") if _is_bad(m) else None,
-        )
+        page = contexts.page(width, height, scheme=color_scheme, script=script, **more)
+        for event, hear in (("pageerror", thrown), ("console", said)):
+            page.on(event, hear)  # type: ignore[call-overload]
+            heard.append((page, event, hear))
         page.goto(url)
         return page
 
+    def thrown(error: Exception) -> None:
+        page_errors.append(f"thrown: {error}")
+
+    def said(message: ConsoleMessage) -> None:
+        if _is_bad(message):
+            page_errors.append(f"console: {message.text}")
+
     yield open_
+    for page, event, hear in heard:
+        page.remove_listener(event, hear)
     contexts.give_back()
 
 
