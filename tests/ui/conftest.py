@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lab_server
 import pytest
 from contexts import Contexts
 
@@ -82,8 +83,8 @@ def contexts(browser: Browser) -> Contexts:
 
 @pytest.fixture(scope="session")
 def lab_contexts(browser: Browser) -> Contexts:
-    """Contexts of ``new_page``."""
-    return Contexts(browser)
+    """Contexts of ``new_page``, in which JupyterLab stays open."""
+    return Contexts(browser, lab_server.tidied)
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def _is_bad(message: ConsoleMessage) -> bool:
 def new_page(
     lab_contexts: Contexts, request: pytest.FixtureRequest
 ) -> Iterator[Callable[[], Page]]:
-    """Blank pages for JupyterLab, of the test module's ``VIEWPORT``, that share nothing."""
+    """Pages for ``open_lab``, of the test module's ``VIEWPORT``, that share nothing."""
 
     def make() -> Page:
         page = lab_contexts.page(**request.module.VIEWPORT)
@@ -144,6 +145,23 @@ def new_page(
 
     yield make
     lab_contexts.give_back()
+
+
+@pytest.fixture(scope="session")
+def jupyter_server(
+    renderer: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[lab_server.Server]:
+    """One Jupyter server of all tests of a run: see ``server``."""
+    pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
+    with lab_server.serving(tmp_path_factory.mktemp("jupyter")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(jupyter_server: lab_server.Server) -> lab_server.Server:
+    """A Jupyter server without files, kernels and settings of another module."""
+    lab_server.emptied(jupyter_server)
+    return jupyter_server
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 REPO = Path(__file__).resolve().parents[2]
 TOKEN = "t0ken"
+SETTINGS = "hloscope:explorer"
 
 
 @dataclass
@@ -118,12 +120,66 @@ def serving(
         yield Server(url, root, process, log)
 
 
+def emptied(server: Server) -> None:
+    """End its kernels and delete its files and settings, as for a new user."""
+    for kernel in _asked(server, "GET", "api/kernels"):
+        _asked(server, "DELETE", f"api/kernels/{kernel['id']}")
+    for path in server.root.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    _asked(server, "PUT", f"lab/api/settings/{SETTINGS}", {"raw": "{}"})
+
+
+def _asked(server: Server, method: str, what: str, said: object = None) -> Any:
+    url = f"{server.url}/{what}?token={TOKEN}"
+    body = None if said is None else json.dumps(said).encode()
+    asked = urllib.request.Request(url, body, method=method)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+# Closes what a test opened, without asking and without ending kernels, and shows the files.
+_TIDY = """async () => {
+  const app = window.jupyterapp;
+  if (!window.isPlain) return false;
+  if (document.querySelector('.jp-Dialog, .lm-Menu')) return false;
+  for (const area of ['main', 'down'])
+    for (const widget of [...app.shell.widgets(area)]) {
+      if (widget.context) widget.context.model.dirty = false;
+      widget.close();
+    }
+  await app.commands.execute('filebrowser:go-to-path', { path: '/' });
+  await app.commands.execute('filebrowser:activate');
+  document.activeElement?.blur();
+  performance.clearResourceTimings();
+  const left = () => [...app.shell.widgets('main')].filter((w) => w.context).length;
+  for (let k = 0; k < 50 && left(); k++) await new Promise((done) => setTimeout(done, 20));
+  return left() === 0;
+}"""
+
+
+def tidied(page: Page) -> bool:
+    """Whether the page shows a JupyterLab in which nothing is open any more."""
+    return "/lab/workspaces/" in page.url and bool(page.evaluate(_TIDY))
+
+
 def open_lab(page: Page, server: Server, workspace: str) -> None:
-    """Open a fresh workspace of JupyterLab and wait until it is restored."""
+    """Open JupyterLab in a fresh workspace, unless the page has one in which nothing is open."""
+    if page.url.startswith(f"{server.url}/lab/workspaces/"):
+        return
+    load_lab(page, server, workspace)
+
+
+def load_lab(page: Page, server: Server, workspace: str) -> None:
+    """Load JupyterLab in a fresh workspace and wait until it is restored."""
     page.goto(f"{server.url}/lab/workspaces/{workspace}?token={TOKEN}&reset")
     page.wait_for_function("window.jupyterapp !== undefined", timeout=60_000)
     page.evaluate("window.jupyterapp.restored.then(() => undefined)")
     page.add_style_tag(content=".Toastify { display: none }")  # "official Jupyter news?"
+    page.evaluate("() => { window.isPlain = true; }")  # until a test reloads it
 
 
 def run_command(page: Page, command: str, args: dict[str, Any] | None = None) -> None:
@@ -135,11 +191,17 @@ def run_command(page: Page, command: str, args: dict[str, Any] | None = None) ->
 
 def set_settings(page: Page, server: Server, workspace: str, settings: dict[str, Any]) -> None:
     """Save settings of the extension and reload JupyterLab, which then reads them."""
+    save_settings(page, settings)
+    load_lab(page, server, workspace)
+    page.evaluate("(isPlain) => { window.isPlain = isPlain; }", settings == {})
+
+
+def save_settings(page: Page, settings: dict[str, Any]) -> None:
+    """Save settings of the extension, for a JupyterLab that is loaded after this."""
     page.evaluate(
-        "(raw) => window.jupyterapp.serviceManager.settings.save('hloscope:explorer', raw)",
-        json.dumps(settings),
+        "([id, raw]) => window.jupyterapp.serviceManager.settings.save(id, raw)",
+        [SETTINGS, json.dumps(settings)],
     )
-    open_lab(page, server, workspace)
 
 
 def serious_violations(page: Page, selector: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from lab_server import (
     open_lab,
     run_command,
     serious_violations,
-    serving,
     wait_idle,
 )
 
@@ -55,12 +54,11 @@ VIEWPORT = {"width": 1500, "height": 850}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("captures")) as made:
-        (made.root / "one.hlo").write_text(MODULE)
-        two = MODULE.replace("jit_one", "jit_two").replace(" tanh(", " cosine(")
-        (made.root / "two.hlo").write_text(two)
-        yield made
+def server(server: Server) -> Server:
+    (server.root / "one.hlo").write_text(MODULE)
+    two = MODULE.replace("jit_one", "jit_two").replace(" tanh(", " cosine(")
+    (server.root / "two.hlo").write_text(two)
+    return server
 
 
 def panel(page: Page) -> Any:
@@ -137,6 +135,12 @@ def test_buttons_and_a_kernel_that_restarts(
     run_command(page, "notebook:run-all-cells")
     expect(rows(page)).to_have_count(2)
     wait_idle(page)
+    # what names the capture is kept in the file
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    (kept,) = json.loads((server.root / "buttons.ipynb").read_text())["cells"][0]["outputs"]
+    marker = kept["data"]["application/vnd.hloscope.view+json"]
+    assert marker["name"] == "one"
+    assert marker["instructions"] == 3
     # beside
     rows(page).nth(0).get_by_role("button", name="Open", exact=True).click()
     beside = page.locator(".hloscope-saved-document")
@@ -239,39 +243,6 @@ def test_by_keyboard_only(server: Server, new_page: Callable[[], Page]) -> None:
     expect(page.locator(".hloscope-saved-document canvas").first).to_be_visible()
 
 
-def test_in_notebook_7(server: Server, new_page: Callable[[], Page]) -> None:
-    pytest.importorskip("notebook", reason="notebook is not installed")
-    (server.root / "seven.ipynb").write_text(notebook(code_cell(FIRST), code_cell(SECOND)))
-    page = new_page()
-    page.goto(f"{server.url}/notebooks/seven.ipynb?token={TOKEN}")
-    page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.context?.isReady")
-    wait_idle(page)
-    run_command(page, "hloscope:show-captures")
-    run_command(page, "notebook:run-all-cells")
-    expect(rows(page)).to_have_count(2)
-    wait_idle(page)
-    rows(page).nth(0).get_by_role("button", name="Compare…").click()
-    dialog = page.locator(".jp-Dialog")
-    expect(dialog.frame_locator("iframe.hloscope-page").locator("h1")).to_have_text(
-        "jit_one ↔ jit_two"
-    )
-    dialog.locator(".jp-mod-accept").click()
-    rows(page).nth(0).get_by_role("button", name="Open", exact=True).click()
-    expect(page.locator(".jp-Dialog .hloscope-saved-document canvas").first).to_be_visible()
-
-
-def test_the_marker_is_kept_in_the_file(server: Server, new_page: Callable[[], Page]) -> None:
-    page = new_page()
-    open_notebook(page, server, "kept.ipynb", FIRST)
-    run_command(page, "notebook:run-all-cells")
-    expect(rows(page)).to_have_count(1)
-    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
-    data = json.loads((server.root / "kept.ipynb").read_text())["cells"][0]["outputs"][0]["data"]
-    marker = data["application/vnd.hloscope.view+json"]
-    assert marker["name"] == "one"
-    assert marker["instructions"] == 3
-
-
 VIEWS = 20
 RESTARTED = """async () => {
   const all = [...window.jupyterapp.shell.widgets('main')];
@@ -318,3 +289,24 @@ def test_a_kernel_restarts_under_twenty_views(server: Server, new_page: Callable
     wait_idle(page)
     # anywidget says so when a widget's module took over two seconds to load
     assert [e for e in thrown if e != "[anywidget] Failed to initialize model."] == []
+
+
+def test_in_notebook_7(server: Server, new_page: Callable[[], Page]) -> None:
+    pytest.importorskip("notebook", reason="notebook is not installed")
+    (server.root / "seven.ipynb").write_text(notebook(code_cell(FIRST), code_cell(SECOND)))
+    page = new_page()
+    page.goto(f"{server.url}/notebooks/seven.ipynb?token={TOKEN}")
+    page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.context?.isReady")
+    wait_idle(page)
+    run_command(page, "hloscope:show-captures")
+    run_command(page, "notebook:run-all-cells")
+    expect(rows(page)).to_have_count(2)
+    wait_idle(page)
+    rows(page).nth(0).get_by_role("button", name="Compare…").click()
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog.frame_locator("iframe.hloscope-page").locator("h1")).to_have_text(
+        "jit_one ↔ jit_two"
+    )
+    dialog.locator(".jp-mod-accept").click()
+    rows(page).nth(0).get_by_role("button", name="Open", exact=True).click()
+    expect(page.locator(".jp-Dialog .hloscope-saved-document canvas").first).to_be_visible()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lab_server import Server, code_cell, notebook, open_file, open_lab, run_command, serving
+from lab_server import Server, code_cell, notebook, open_file, open_lab, run_command
 from lab_server import wait_idle as idle
 
 if TYPE_CHECKING:
@@ -27,10 +27,9 @@ VIEWPORT = {"width": 1400, "height": 950}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("code")) as made:
-        shutil.copy(Path(__file__).with_name("code_program.py"), made.root)
-        yield made
+def server(server: Server) -> Server:
+    shutil.copy(Path(__file__).with_name("code_program.py"), server.root)
+    return server
 
 
 LIT_IN_VIEW = """(stage) => {

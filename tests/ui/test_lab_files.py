@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,8 @@ from lab_server import (
     open_file,
     open_lab,
     run_command,
+    save_settings,
     serious_violations,
-    serving,
     set_settings,
 )
 from large_module import large_module
@@ -51,12 +51,6 @@ STABLEHLO = """module @jit_stable {
 
 
 VIEWPORT = {"width": 1300, "height": 850}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("lab")) as made:
-        yield made
 
 
 @pytest.fixture
@@ -289,7 +283,7 @@ def test_a_file_is_read_once_and_a_large_one_after_a_question(lab: Page, server:
     expect(pane.get_by_text("Reading was cancelled.")).to_be_visible()
     pane.get_by_role("button", name="Read it").click()
     expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
-    set_settings(lab, server, "ask", {})
+    save_settings(lab, {})
 
 
 def test_saving_does_not_touch_the_file(lab: Page, server: Server) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from lab_server import (
     notebook,
     open_lab,
     run_command,
-    serving,
+    set_settings,
     wait_idle,
 )
 from test_snapshot import program
@@ -44,10 +44,9 @@ VIEWPORT = {"width": 1300, "height": 850}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("notebooks")) as made:
-        (made.root / "step.hlo").write_text(MODULE)
-        yield made
+def server(server: Server) -> Server:
+    (server.root / "step.hlo").write_text(MODULE)
+    return server
 
 
 @pytest.fixture(scope="module")
@@ -120,22 +119,6 @@ def test_with_a_new_kernel(
     expect_saved(page)
     wait_idle(page)
     expect_saved(page)
-
-
-def test_in_notebook_7(
-    server: Server, new_page: Callable[[], Page], saved_output: dict[str, Any]
-) -> None:
-    pytest.importorskip("notebook", reason="notebook is not installed")
-    (server.root / "seven.ipynb").write_text(notebook(code_cell("cap", saved_output)))
-    page = new_page()
-    page.goto(f"{server.url}/notebooks/seven.ipynb?token={TOKEN}")
-    expect_saved(page)
-    page.goto(f"{server.url}/tree?token={TOKEN}")
-    item = page.locator(".jp-DirListing-item:has-text('step.hlo')")
-    with page.context.expect_page() as opened:
-        item.dblclick()
-    pane = opened.value.locator(".hloscope-pane")
-    expect(pane.get_by_text("jit_saved", exact=True).first).to_be_visible()
 
 
 def test_live_and_still_live_after_a_reload(server: Server, new_page: Callable[[], Page]) -> None:
@@ -347,11 +330,7 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     )
     page = new_page()
     open_lab(page, server, "explore")
-    page.evaluate(
-        "window.jupyterapp.serviceManager.settings.save('hloscope:explorer', "
-        "JSON.stringify({hardware: 'h100'}))"
-    )
-    open_lab(page, server, "explore")
+    set_settings(page, server, "explore", {"hardware": "h100"})
     run_command(page, "docmanager:open", {"path": "explore.ipynb"})
     wait_idle(page)
     cells = page.locator(".jp-Notebook .jp-CodeCell")
@@ -387,3 +366,19 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     run_command(page, "hloscope:explore-code")
     expect(cells).to_have_count(7)
     expect(cells.nth(2).locator(".cm-content")).to_have_text("%hlo --hardware h100 double(x)")
+
+
+def test_in_notebook_7(
+    server: Server, new_page: Callable[[], Page], saved_output: dict[str, Any]
+) -> None:
+    pytest.importorskip("notebook", reason="notebook is not installed")
+    (server.root / "seven.ipynb").write_text(notebook(code_cell("cap", saved_output)))
+    page = new_page()
+    page.goto(f"{server.url}/notebooks/seven.ipynb?token={TOKEN}")
+    expect_saved(page)
+    page.goto(f"{server.url}/tree?token={TOKEN}")
+    item = page.locator(".jp-DirListing-item:has-text('step.hlo')")
+    with page.context.expect_page() as opened:
+        item.dblclick()
+    pane = opened.value.locator(".hloscope-pane")
+    expect(pane.get_by_text("jit_saved", exact=True).first).to_be_visible()

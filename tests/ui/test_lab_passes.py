@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from corpus.by_hand import write_passes
-from lab_server import Server, code_cell, notebook, open_file, open_lab, run_command, serving
+from lab_server import Server, code_cell, notebook, open_file, open_lab, run_command
 from lab_server import wait_idle as idle
 
 if TYPE_CHECKING:
@@ -34,10 +34,9 @@ VIEWPORT = {"width": 1400, "height": 950}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("passes")) as made:
-        write_passes(made.root / "dump")
-        yield made
+def server(server: Server) -> Server:
+    write_passes(server.root / "dump")
+    return server
 
 
 def title(view: Any) -> str:

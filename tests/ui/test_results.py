@@ -6,12 +6,12 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lab_server import Server, code_cell, notebook, open_lab, run_command, serving
+from lab_server import Server, code_cell, notebook, open_lab, run_command
 from lab_server import wait_idle as idle
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ pytest.importorskip("jax", reason="jax is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
 pytestmark = pytest.mark.xdist_group("lab")
+
+VIEWPORT = {"width": 1300, "height": 950}
 
 GIB = 2**30
 PAGE = Path("made.html")
@@ -189,20 +191,12 @@ CELLS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
-    pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
-    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-    with serving(tmp_path_factory.mktemp("results")) as made:
-        yield made
-
-
 def test_cells_show_views_and_progress(
-    server: Server, open_page: Callable[..., Page], shots: Path
+    server: Server, new_page: Callable[[], Page], shots: Path
 ) -> None:
     (server.root / "results.ipynb").write_text(notebook(*map(code_cell, CELLS)))
-    page = open_page("about:blank", width=1300, height=950)
-    page.set_default_timeout(60_000)
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    page = new_page()
     open_lab(page, server, "results")
     run_command(page, "docmanager:open", {"path": "results.ipynb"})
     idle(page)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lab_server import Server, code_cell, notebook, open_lab, run_command, serving
+from lab_server import Server, code_cell, notebook, open_lab, run_command
 from lab_server import wait_idle as idle
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ pytest.importorskip("jax", reason="jax is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
 pytestmark = pytest.mark.xdist_group("lab")
+
+VIEWPORT = {"width": 1300, "height": 950}
 
 CELL = """import hloscope as hs
 import jax, jax.numpy as jnp
@@ -116,22 +118,14 @@ def test_a_page_says_which_compiles_the_cache_spared(
     assert page_errors == []
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, renderer: Path) -> Iterator[Server]:
-    pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
-    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-    with serving(tmp_path_factory.mktemp("watch")) as made:
-        yield made
-
-
 def test_each_row_opens_as_a_capture(
-    server: Server, open_page: Callable[..., Page], shots: Path
+    server: Server, new_page: Callable[[], Page], shots: Path
 ) -> None:
     body = "\n".join(f"    {line}" for line in CELL.split("\n")[7:])
     cell = "\n".join([*CELL.split("\n")[:7], "with hs.watch() as session:", body, "session"])
     (server.root / "watch.ipynb").write_text(notebook(code_cell(cell)))
-    page = open_page("about:blank", width=1300, height=950)
-    page.set_default_timeout(60_000)
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    page = new_page()
     open_lab(page, server, "watch")
     run_command(page, "docmanager:open", {"path": "watch.ipynb"})
     idle(page)
