@@ -47,8 +47,9 @@ CORPUS = "corpus"
 FINDINGS = "findings"
 OF_FINDINGS = {"test_advice_followed.py", "test_findings.py", "test_findings_bytes.py",
                "test_findings_judged.py"}  # fmt: skip
-LONGEST = (CORPUS, FINDINGS, "test_python_calls.py", "test_docs.py", "test_plan_search.py",
-           "test_remat_policies.py", "test_server.py", "test_magic_notebooks.py")  # fmt: skip
+LONGEST = (CORPUS, FINDINGS, "test_docs.py", "test_oldest_jax.py", "test_magic_notebooks.py",
+           "test_python_calls.py", "test_plan_search.py", "test_remat_policies.py",
+           "test_changed_programs.py", "test_server.py", "test_bounded.py")  # fmt: skip
 
 
 def _together(item: pytest.Item) -> str:

@@ -36,7 +36,10 @@ CHROMIUM_FLAGS = [
 
 
 # Each file runs on one worker: start with the longest, so that all workers finish together.
-LONGEST = ("test_docs_site.py", "test_lab_files.py", "test_lab_notebook.py", "test_notebooks.py")
+LONGEST = (
+    "test_lab_notebook.py", "test_lab_files.py", "test_notebooks.py", "test_lab_captures.py",
+    "test_docs_site.py", "test_code.py", "test_pictures.py", "test_lab_passes.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
