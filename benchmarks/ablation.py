@@ -226,6 +226,7 @@ GROUPING = _rules("grouping", "grouping", {
     "groups:FLAT_CALLS": 12,
     "call_tree:_Builder._without_gaps": argument(1),
     "call_tree:_Builder._by_flow": argument(1),
+    "call_tree:_completed": argument(0),
     "instances:_function": argument(0),
     "loose:Parts.is_misplaced": FALSE,
     "groups:_TreeBuilder._name_pieces": NOTHING,

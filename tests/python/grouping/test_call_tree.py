@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import flax.linen as nn
 import hloscope as hs
 import jax
 import jax.numpy as jnp
@@ -755,3 +756,54 @@ def test_checkpointed_blocks_are_in_the_call_that_they_read_from_and_give_to() -
     forward = [p for p in blocks if any(name.startswith("forward") for name in p)]
     within = Counter(name for p in forward for name in p if name.startswith("model"))
     assert sorted(within.values()) == [4, 4], blocks
+
+
+def test_what_jax_computes_ahead_of_a_loop_is_in_the_module_that_it_is_of() -> None:
+    """A mask in a scanned block has the name ``blocks/…``, all else ``Model/blocks/…``."""
+
+    class Attention(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array) -> jax.Array:
+            n = x.shape[0]
+            q, k, v = (nn.Dense(16, name=name)(x) for name in "qkv")
+            angle = jnp.arange(n)[:, None] / 10.0 ** jnp.linspace(0, 1, 16)
+            scores = (q * jnp.cos(angle)) @ (k * jnp.sin(angle)).T
+            scores = jnp.where(jnp.arange(n)[:, None] >= jnp.arange(n), scores, -1e9)
+            return jax.nn.softmax(scores) @ v
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array, _: Any) -> tuple[jax.Array, None]:
+            x = x + Attention(name="attn")(nn.LayerNorm(name="norm1")(x))
+            h = jax.nn.silu(nn.Dense(64, name="up")(nn.LayerNorm(name="norm2")(x)))
+            return x + nn.Dense(16, name="down")(h), None
+
+    class Model(nn.Module):
+        @nn.compact
+        def __call__(self, x: jax.Array) -> jax.Array:
+            x = nn.Dense(16, name="embed")(x)
+            blocks = nn.scan(
+                nn.remat(Block), variable_axes={"params": 0}, split_rngs={"params": True}, length=4
+            )
+            x, _ = blocks(name="blocks")(x, None)
+            return jnp.tanh(nn.LayerNorm(name="final_norm")(x))
+
+    model = Model()
+    params = jax.eval_shape(model.init, jax.random.key(0), w(24, 16))
+
+    def distance(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.square(jnp.tanh(x) - y).mean()
+
+    def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        return distance(model.apply(params, x), y)
+
+    tree = group_tree(dump(jax.value_and_grad(loss), params, w(24, 16), w(24, 16)))
+
+    def path(g: int) -> list[str]:
+        return [*path(int(tree.parent[g])), tree.label[g]] if g >= 0 else []
+
+    paths = [
+        [part for label in path(g) for part in label.split("/")] for g in range(len(tree.label))
+    ]
+    assert any("Model" in names for names in paths)
+    assert [names for names in paths if names.count("Model") > 1] == []

@@ -6,6 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import hloscope as hs
 import jax
@@ -397,17 +398,26 @@ def test_a_box_has_one_name_on_the_page_in_graphviz_and_for_a_reproducer(
     assert "f32[3,64,64]" in alone  # the tower's weights
 
 
-def test_calls_are_named_by_what_the_code_gives_them_if_that_says_more() -> None:
-    def network(p: jax.Array, x: jax.Array) -> jax.Array:
-        return jnp.tanh(jnp.sin(x @ p) @ p)
+def test_calls_that_use_several_arguments_are_named_by_what_the_code_gives_them() -> None:
+    def network(p: tuple[jax.Array, jax.Array], x: jax.Array) -> jax.Array:
+        return jnp.tanh(jnp.sin(x @ p[0]) @ p[1])
+
+    def distance(student: Any, teacher: Any, x: jax.Array) -> jax.Array:
+        return network(student, x) - network(teacher, x)
+
+    def scaled(p: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.tanh(jnp.cos(x @ p) @ p)
 
     def step(state: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-        student, teacher, a, b = (state[name] for name in ("params", "ema", "left", "right"))
-        distilled = network(student, x) - network(teacher, x)
-        return distilled + network(a, jnp.cos(distilled)) * network(b, jnp.exp(distilled))
+        one, two = (state["inner"], state["outer"]), (state["first"], state["second"])
+        a, b = state["left"], state["right"]
+        return distance(one, two, x) * scaled(a, x) * scaled(b, x)
 
-    state = {name: jnp.ones((64, 64)) for name in ("params", "ema", "left", "right")}
-    c = hs.capture(step, state, jnp.ones((32, 64)), exact=False)
-    names = set(Context(c.module, c.target).group_labels)
-    assert {"network · student", "network · teacher"} <= names
-    assert {"network · left", "network · right"} <= names
+    names = ("inner", "outer", "first", "second", "left", "right")
+    state = {name: jnp.ones((64, 64)) for name in names}
+    c = hs.capture(step, state, jnp.ones((64, 64)), exact=False)
+    names_of = Context(c.module, c.target)
+    own, shown = set(names_of.groups.label), set(names_of.group_labels)
+    assert {"network · inner outer", "network · first second"} <= own
+    assert {"network · student", "network · teacher"} <= shown
+    assert {"scaled · left", "scaled · right"} <= shown

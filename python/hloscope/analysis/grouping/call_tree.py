@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -176,7 +177,9 @@ class _Builder:
             stack, line = self.stacks[k] if k >= 0 else ((), (0, 0))
             key = (scopes[place], stack[around:], line)
             of_row[row] = keys.setdefault(key, len(keys))
-        merged = _merge(list(keys))
+        by_pass = [not {IN_FORWARD, IN_BACKWARD}.isdisjoint(name_phases(n)) for n in t.places]
+        in_pass = {int(k) for k in np.unique(of_row[rows[np.array(by_pass, bool)[t.place[rows]]]])}
+        merged = _merge(_completed(list(keys), in_pass))
         if len({p for p in merged if p}) < 2:
             return None
         by_optimizer = np.array([updates[f] for f in ids], bool)
@@ -816,7 +819,7 @@ class _Level:
         )
         if not mine or inside < NEARLY_ALL * (self.calls[call] - strays):
             return False
-        return len(mine) == 1 or self._are_alike(call)
+        return self._are_alike(call) if len(mine) > 1 else not self._is_deeper(call, mine[0])
 
     def _are_alike(self, call: TracedCall) -> bool:
         """Whether the scopes in a call hold the same lines: one call each, not its parts."""
@@ -849,6 +852,44 @@ class _Level:
                 inner[below].append(mine[:1] == (scope,))
         having = [below for below, has in inner.items() if 2 * sum(has) > len(has)]
         return len(having) == 1 and having[0] is not None and len(inner) > 1
+
+
+def _completed(keys: list[Key], in_pass: set[int]) -> list[Key]:
+    """The keys with the outer scopes that those of a pass have before their first scope.
+
+    What jax computes ahead of differentiation lacks those around it: ``blocks/attn`` for
+    ``TextModel/blocks/attn``. It has the calls that are around all others. ``in_pass``: the keys of
+    operations whose names say that they are differentiated.
+    """
+    around: dict[str, set[Path]] = defaultdict(set)
+    calls: dict[str, Stack] = {}
+    for k in sorted(in_pass):
+        scope, stack, _ = keys[k]
+        for n, name in enumerate(scope):
+            if name not in scope[:n]:
+                around[name].add(scope[:n])
+                both = zip(calls.get(name, stack), stack, strict=False)
+                calls[name] = tuple(a for a, b in takewhile(_same, both))
+    whole = {name: of.pop() for name, of in around.items() if len(of) == 1 and calls[name]}
+    out = []
+    for k, (scope, stack, line) in enumerate(keys):
+        outer = whole.get(scope[0], ()) if scope and k not in in_pass else ()
+        if outer and _begins(stack, calls[scope[0]]):
+            scope = outer + scope
+        out.append((scope, stack, line))
+    return out
+
+
+def _begins(stack: Stack, calls: Stack) -> bool:
+    """Whether these calls are around a stack; some may be missing before an unknown one."""
+    for n, (mine, call) in enumerate(zip(stack, calls, strict=False)):
+        if mine != call:
+            return mine.at == (0, 0) and any(_of(c) == _of(mine) for c in calls[n:])
+    return len(stack) >= len(calls)
+
+
+def _same(pair: tuple[TracedCall, TracedCall]) -> bool:
+    return pair[0] == pair[1]
 
 
 def _merge(keys: list[Key]) -> list[Path]:

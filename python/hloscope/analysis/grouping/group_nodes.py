@@ -96,8 +96,11 @@ def _simplify(
 
 
 def _bare(label: str) -> str:
-    """A label without its numbers: ``layer_1`` that calls ``layer`` is one name."""
-    return _NUMBER.sub("", label).strip("_ ").lower()
+    """A label without its numbers: ``layer_1`` that calls ``layer`` is one name.
+
+    So is a class and what is called after it: ``RewardHead`` and ``reward_head``.
+    """
+    return _NUMBER.sub("", label).replace("_", "").strip().lower()
 
 
 def _stem(node: Node) -> str:
