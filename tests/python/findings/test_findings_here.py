@@ -439,6 +439,29 @@ def test_matmuls_that_only_read_are_said_from_a_tenth_on() -> None:
     assert of(dots(thin("a", 8), chip=None), "idle-matmul") == ()
 
 
+def test_weights_that_many_products_read_are_fetched_once() -> None:
+    """2 MiB take 2 s into VMEM, where eight products read them: that is all that they wait for."""
+    weights, fast = "bf16[1024,1024]{1,0}", "{1,0:S(1)}"
+    rows = f"bf16[8,1024]{fast}"
+    lines = [
+        f"%p = {weights} parameter(0)",
+        f"%x = {rows} parameter(1)",
+        f"%s = (bf16[1024,1024]{fast}, {weights}, u32[]) copy-start(%p)",
+        f"%w = bf16[1024,1024]{fast} copy-done(%s)",
+    ]
+    lines += [
+        f"%y{k} = {rows} dot({f'%y{k - 1}' if k else '%x'}, %w), lhs_contracting_dims={{1}},"
+        " rhs_contracting_dims={0}"
+        for k in range(8)
+    ]
+    cap = alone("\n".join([*lines, out("%y7")]), chip="quick")
+    found, step = only(cap, "idle-matmul"), cap.findings.headline.seconds
+    assert found.seconds is not None
+    assert step is not None
+    assert found.seconds < step
+    assert "moving the operands and the result 2 s" in found.evidence
+
+
 AGAIN = "transpose(jvp(n))/checkpoint/rematted_computation/dot_general"
 
 

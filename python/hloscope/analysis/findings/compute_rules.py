@@ -222,11 +222,12 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         if dims is not None and facts.runs[n] and n not in hoisted:
             groups[dims].append(cost.module.instructions[n])
     thin: dict[tuple[int, str], list[_Thin]] = defaultdict(list)
+    met: set[Instruction] = set()  # copies that are counted: what several products read is one
     for dims, rows in groups.items():
         # What the multiplication moves in main memory, of all that its fusion does: an optimiser's
         # update reads far more than the gradient in it, and what lies in VMEM moves nothing.
         took = sum(
-            min(_read(facts, i), _of_product(i) * float(facts.runs[i.index]))
+            min(_read(facts, i, met), _of_product(i) * float(facts.runs[i.index]))
             / chip.memory_bandwidth
             for i in rows
         )
@@ -314,10 +315,13 @@ def _product_bytes(i: Instruction) -> tuple[int, int]:
     return read, written[0] if len(written) == 1 else 0
 
 
-def _read(facts: Facts, i: Instruction) -> float:
-    """Bytes in main memory, of all executions, including operands that copies fetched."""
-    fetched = sum(o.shape.byte_size for o in i.operands if o.opcode.endswith("-done"))
-    return float((facts.cost.main_bytes[i.index] + fetched) * facts.runs[i.index])
+def _read(facts: Facts, i: Instruction, met: set[Instruction]) -> float:
+    """Bytes in main memory, of all executions, including operands that copies fetched: a copy that
+    was met is in VMEM already."""
+    fetched = {o for o in i.operands if o.opcode.endswith("-done")} - met
+    met |= fetched
+    copied = sum(o.shape.byte_size * float(facts.runs[o.index]) for o in fetched)
+    return float(facts.cost.main_bytes[i.index] * facts.runs[i.index]) + copied
 
 
 def matmul_dims(i: Instruction) -> tuple[int, int, int] | None:
