@@ -120,8 +120,7 @@ def test_what_is_sent_in_unknown_amounts_is_said_wherever_it_is_summed(
     assert page_errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1500, 900])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1500), ("dark", 900)])
 def test_reductions_are_told_apart_by_their_type(
     open_page: Callable[..., Page], page_errors: list[str], renderer: Path, tmp_path: Path,
     shots: Path, scheme: str, width: int,

@@ -57,8 +57,7 @@ def selected(page: Page) -> str:
     return page.locator(".status").inner_text()
 
 
-@pytest.mark.parametrize("host", ["snapshot", "widget"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("host", "scheme"), [("snapshot", "light"), ("widget", "dark")])
 def test_from_an_array_to_the_source(
     host: str, scheme: str, request: pytest.FixtureRequest, shots: Path, page_errors: list[str]
 ):
