@@ -15,6 +15,7 @@ import flax.linen as nn
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from hloscope.analysis.base.labels.labels import labels
@@ -77,6 +78,17 @@ SQUARE = {**PARAMS, "out": w(32, 16)}
 def dump(function: Any, *arguments: Any) -> Any:
     """The program as text alone: what somebody sends."""
     return hs.read(hs.capture(function, *arguments, exact=False, provenance=False).text).module
+
+
+def ordinary(name: str) -> Any:
+    """One of the ordinary programs."""
+    file = Path(__file__).parents[3] / f"benchmarks/ordinary/{name}.py"
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    return program
 
 
 def both(test: Callable[[Any], None]) -> Callable[[], None]:
@@ -493,13 +505,7 @@ def test_blocks_that_call_one_of_two_kinds_are_told_apart(read: Any) -> None:
 
 def test_a_loop_inside_a_call_does_not_make_calls_of_it() -> None:
     """Two cells and one projection: the projection runs once, and so does the call."""
-    file = Path(__file__).parents[3] / "benchmarks/ordinary/rnnt_greedy.py"
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    function, arguments = program.make()
+    function, arguments = ordinary("rnnt_greedy").make()
     tree = group_tree(dump(function, *arguments))
     assert any("predict" in label for label in tree.label)
     assert not [label for label in tree.label if re.search(r"predict\w* \d", label)]
@@ -807,3 +813,20 @@ def test_what_jax_computes_ahead_of_a_loop_is_in_the_module_that_it_is_of() -> N
     ]
     assert any("Model" in names for names in paths)
     assert [names for names in paths if names.count("Model") > 1] == []
+
+
+def test_a_cast_that_xla_moved_leaves_the_layers_their_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cast for the gradients has the name of a checkpointed layer, and is in none."""
+    program = ordinary("llama_context_sft")
+    small = {"DIM": 64, "LAYERS": 4, "HEADS": 4, "KV_HEADS": 2, "HEAD_DIM": 16, "FFN": 256}
+    small |= {"VOCAB": 512, "SEQ": 512, "KEY_BLOCK": 64, "LOSS_CHUNK": 32}
+    for name, size in small.items():
+        monkeypatch.setattr(program, name, size)
+    shape = tuple(program.MESH.values())
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(shape), tuple(program.MESH))
+    function, arguments = program.make(mesh)
+    tree = group_tree(dump(function, *arguments))
+    assert [x for x in tree.label if re.fullmatch(r"layer \d", x)] == []
+    assert sum(bool(re.fullmatch(r"decoder_layer \d", x)) for x in tree.label) >= 3 * 4

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hlo import opcodes
 from ..base.labels.flags import INLINE, QUIET, flags
 from ..base.lines.frames import is_library
 from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most
@@ -367,15 +368,31 @@ class _Composer:
         return {scope: of.pop() for scope, of in out.items()}
 
     def _runs_once(self, rows: Ints, depth: int, layer: Ints) -> bool:
-        """Whether a call that holds the layers is one call: some of its lines are in no layer."""
+        """Whether a call that holds the layers is one call: some of its lines are in no layer.
+
+        A cast says nothing of that: XLA makes one of what several layers read.
+        """
         layers: dict[str | int, set[int]] = defaultdict(set)
-        quiet = self.quiet[rows]
+        quiet = self.quiet[rows] | self._casts[rows]
         for row, k, silent in zip(rows.tolist(), layer.tolist(), quiet.tolist(), strict=True):
             if not silent:
                 path = self._path(row)
                 at = path[depth] if len(path) > depth else int(self.tree.place[row])
                 layers[at].add(k)
         return any(of == {-1} for of in layers.values())
+
+    @cached_property
+    def _casts(self) -> Mask:
+        """Rows that give the same numbers in another type or layout, and fusions of such."""
+        t = self.t
+        same = t.by_opcode(lambda o: o in opcodes.SAME_NUMBERS, bool)
+        other = np.zeros(len(t.first), bool)
+        other[t.computation[~same & ~t.silent]] = True
+        fusion = t.by_opcode(lambda o: o == "fusion", bool)
+        out = same.copy()
+        rows, called = t.called.rows, t.called.values
+        out[rows[fusion[rows] & ~other[called]]] = True
+        return np.asarray(out)
 
     def _serves_several(self, shared: Path) -> bool:
         """Whether the function of these calls is also called elsewhere in its caller."""
