@@ -21,6 +21,7 @@ from ..base.phases.phases import BACKWARD, phases
 from ..base.table import per_devices
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
+from ..memory.if_donated import is_returned
 from ..memory.liveness.values import ARGUMENT, CONSTANT, TEMP
 from ..memory.memory import LiveValue
 from ..text.units import size
@@ -40,8 +41,10 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
     donated = tuple(dict.fromkeys(_whole(d.argument) for d in rows))
     # a state's other parts are donated with it: those that are returned as they are, as copies
     copied_out = [
-        d for d in could if d not in rows and _whole(d.argument) in donated and _returns(facts, d)
-    ]
+        d for d in could
+        if d not in rows and _whole(d.argument) in donated and d.output is not None
+        and is_returned(facts.module, d.output, d.parameter)
+    ]  # fmt: skip
     copies = _copies_of(facts, _parameters(facts, rows))
     rows += copied_out
     total = sum(d.bytes for d in rows)
@@ -76,17 +79,6 @@ def not_donated(facts: Facts) -> Iterator[Finding]:
         None,
         changes=({"donate": donated},),
     )
-
-
-def _returns(facts: Facts, donation: Donation) -> bool:
-    """Whether the output is the argument as it is, in memory of its own."""
-    entry = facts.module.entry
-    if entry is None or entry.root is None or donation.output is None:
-        return False
-    made = walk.source(Position(entry.root, tuple(donation.output)), opcodes.SAME_VALUE)
-    i = made.instruction
-    is_given = i.opcode == "parameter" and i.computation.is_entry
-    return is_given and i.parameter_number == donation.parameter
 
 
 def _costs(facts: Facts, given: set[int]) -> str:

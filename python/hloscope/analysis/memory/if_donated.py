@@ -64,7 +64,7 @@ def if_donated(
     returned = [
         int(leaves[leaf_span(root, a.output_index)[0]])
         for a in pairs
-        if _is_returned(live.module, a)
+        if is_returned(live.module, a.output_index, a.parameter_number)
     ]
     return with_donated(live, pairs, copies, returned) if pairs or copies else live
 
@@ -141,10 +141,9 @@ def _copied(module: Module, pairs: list[Alias]) -> set[int]:
     readers: dict[int, set[Instruction]] = {}
     writer: dict[int, Instruction] = {}
     for a in pairs:
-        position = Position(entry.root, tuple(a.output_index))
-        made = walk.source(position, _SAME).instruction
-        if _is_returned(module, a):
+        if is_returned(module, a.output_index, a.parameter_number):
             continue  # nothing is written over it
+        made = walk.source(Position(entry.root, tuple(a.output_index)), _SAME).instruction
         used = {u.instruction for u in walk.uses(given[a.parameter_number], _SAME)}
         readers[a.parameter_number], writer[a.parameter_number] = used - {made}, made
     bits = {r: 1 << n for n, r in enumerate(dict.fromkeys(chain(*readers.values())))}
@@ -161,13 +160,13 @@ def _copied(module: Module, pairs: list[Alias]) -> set[int]:
     }
 
 
-def _is_returned(module: Module, alias: Alias) -> bool:
-    """Whether an output is the parameter itself, or a copy of it."""
-    assert module.entry is not None
-    assert module.entry.root is not None
-    made = walk.source(Position(module.entry.root, tuple(alias.output_index)), _SAME).instruction
-    entry = made.computation.is_entry and made.opcode == "parameter"
-    return entry and made.parameter_number == alias.parameter_number
+def is_returned(module: Module, output_index: Sequence[int], parameter: int) -> bool:
+    """Whether an output is an argument as it is, or a copy of it."""
+    if module.entry is None or module.entry.root is None:
+        return False
+    made = walk.source(Position(module.entry.root, tuple(output_index)), _SAME).instruction
+    is_given = made.opcode == "parameter" and made.computation.is_entry
+    return is_given and made.parameter_number == parameter
 
 
 def _kind(shape: Shape, retyped: bool) -> object:
