@@ -803,7 +803,12 @@ def test_what_jax_computes_ahead_of_a_loop_is_in_the_module_that_it_is_of() -> N
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
         return distance(model.apply(params, x), y)
 
-    tree = group_tree(dump(jax.value_and_grad(loss), params, w(24, 16), w(24, 16)))
+    def step(params: Any, x: jax.Array, y: jax.Array) -> Any:
+        value, gradients = jax.value_and_grad(loss)(params, x, y)
+        return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients)
+
+    tree = group_tree(dump(step, params, w(24, 16), w(24, 16)))
+    assert "forward · loss" in tree.label  # which calls another function beside the model
 
     def path(g: int) -> list[str]:
         return [*path(int(tree.parent[g])), tree.label[g]] if g >= 0 else []

@@ -394,6 +394,7 @@ def test_a_box_has_one_name_on_the_page_in_graphviz_and_for_a_reproducer(
     boxes = {(quoted or plain).partition("\\n")[0] for quoted, plain in found}
     assert len(boxes) > 5
     assert boxes <= on_the_page
+    assert "similarity = zi @ zt.T" in boxes  # not "fusion matmul"
     alone = capture.to_reproducer(tmp_path / "one.py", towers[0]).read_text()
     assert "f32[3,64,64]" in alone  # the tower's weights
 
@@ -421,3 +422,40 @@ def test_calls_that_use_several_arguments_are_named_by_what_the_code_gives_them(
     assert {"network · inner outer", "network · first second"} <= own
     assert {"network · student", "network · teacher"} <= shown
     assert {"scaled · left", "scaled · right"} <= shown
+
+
+AROUND = """def layer(x):
+    grown = x + x
+    return grown * x
+
+
+def step(x):
+    out = layer(x)
+    scaled = out * 3.0
+    return scaled
+"""
+
+
+def test_a_statement_around_a_whole_group_names_nothing_in_it(tmp_path: Path) -> None:
+    """XLA may know of a gradient the lines of the caller alone, and all of it is in that call."""
+    file = tmp_path / "around.py"
+    file.write_text(AROUND)
+    stacks = Stacks(str(file))
+    calls = [[("step", 7), ("layer", 2)], [("step", 7), ("layer", 3)], [("step", 7)], [("step", 8)]]
+    grown, last, call, scaled = (
+        f'metadata={{op_name="jit(step)/sin" stack_frame_id={stacks.frame(f)}}}' for f in calls
+    )
+    lines, at = ["fused {", "  p = f32[64] parameter(0)"], "p"
+    for k, meta in enumerate([call] * 4 + [scaled] * 4):
+        lines.append(f"  {'ROOT ' * (k == 7)}i{k} = f32[64] sine({at}), {meta}")
+        at = f"i{k}"
+    lines += ["}", "", "ENTRY main {", "  x = f32[64] parameter(0)"]
+    at = "x"
+    for k, meta in enumerate([grown] * 9 + [last] * 9):
+        lines.append(f"  a{k} = f32[64] cosine({at}), {meta}")
+        at = f"a{k}"
+    lines += [f"  box = f32[64] fusion({at}), kind=kLoop, calls=fused, {last}"]
+    lines += [f"  c = f32[64] tanh(box), {last}", f"  ROOT out = f32[64] tan(c), {scaled}", "}", ""]
+    dump = tmp_path / "around.hlo"
+    dump.write_text(stacks.head() + "\n".join(lines))
+    assert "layer" not in code_of(hs.read(dump)).get("box", "")

@@ -319,35 +319,32 @@ class _Builder:
         home = self._homes()
         early = np.isin(self.phase, (0, IN_FORWARD))  # gradients are of all calls
         forward = (own >= 0) & ~pieces & early & early[home]
-        for c in np.unique(t.computation[home[pieces]]).tolist():
+        place = t.computation[home]
+        seen = np.zeros(len(t.first), bool)
+        seen[place[pieces]] = True
+        known = {whole: k for k, whole in enumerate(self.stacks)}
+        for c, rows in _by_computation(
+            place, np.flatnonzero(seen[place] & (pieces | forward))
+        ).items():
             graph = Graph(t, c)
-            here = t.computation[home] == c
-            mine = np.flatnonzero(pieces & here)
+            mine = rows[pieces[rows]]
             calls = self._calls_that_differ(set(own[mine].tolist()))
+            bit = {k: _bit(self.stacks[k][0], calls) for k in set(own[rows].tolist())}
             bits: dict[int, int] = defaultdict(int)
-            for row in np.flatnonzero(forward & here).tolist():
-                stack = self.stacks[own[row]][0]
-                for n, call in enumerate(calls):
-                    if stack[: len(call)] == call:
-                        bits[int(home[row]) - graph.first] |= 1 << n
+            for row in rows[~pieces[rows]].tolist():
+                bits[int(home[row]) - graph.first] |= bit[int(own[row])]
             # what XLA fused from several calls is of none
             bits = {at: of for at, of in bits.items() if of.bit_count() == 1}
             before, after = graph.ancestors(bits), graph.descendants(bits)
-            known = {place: k for k, place in enumerate(self.stacks)}
+            chosen: dict[tuple[int, int], int] = {}
             for row in mine.tolist():
-                at = int(home[row]) - graph.first
-                of = before[at] & after[at] or before[at] | after[at]
-                found = [
-                    place for place in self.several[int(own[row])]
-                    if any(of == 1 << n and place[0][: len(call)] == call
-                           for n, call in enumerate(calls))
-                ]  # fmt: skip
-                if len(found) == 1:
-                    (place,) = found
-                    if place not in known:
-                        known[place] = len(self.stacks)
-                        self.stacks.append(place)
-                    out[row] = known[place]
+                at, k = int(home[row]) - graph.first, int(own[row])
+                key = k, before[at] & after[at] or before[at] | after[at]
+                if key not in chosen:
+                    found = [x for x in self.several[k] if _bit(x[0], calls) == key[1] > 0]
+                    chosen[key] = known.setdefault(found[0], len(known)) if len(found) == 1 else k
+                out[row] = chosen[key]
+        self.stacks = list(known)
         return out
 
     def _calls_that_differ(self, pieces: set[int]) -> list[Stack]:
@@ -360,13 +357,15 @@ class _Builder:
         return list(out)
 
     def _homes(self) -> Ints:
-        """Each row, or for one inside a fusion the fusion that it is in."""
+        """Each row, or for one inside a fusion or a reducer what calls it."""
         t = self.t
-        caller, _ = t.caller()
+        caller, roles = t.caller()
         fusion = t.by_opcode(lambda o: o == "fusion", bool)
+        runs = t.by_opcode(lambda o: o == "call", bool)
         home = np.arange(len(t.computation))
         for c in range(len(t.first) - 1, -1, -1):
-            if caller[c] >= 0 and fusion[caller[c]]:
+            by = caller[c]
+            if by >= 0 and (fusion[by] or (roles[c] == "to_apply" and not runs[by])):
                 rows = slice(int(t.first[c]), int(t.first[c] + t.size[c]))
                 home[rows] = home[caller[c]]
         return home
@@ -688,6 +687,18 @@ class _Builder:
 
 
 _PASSES = (IN_FORWARD, IN_BACKWARD, REMATERIALISED)
+
+
+def _bit(stack: Stack, calls: list[Stack]) -> int:
+    """The bit of the call that a stack is in; 0 if none."""
+    return sum(1 << n for n, call in enumerate(calls) if stack[: len(call)] == call)
+
+
+def _by_computation(place: Ints, rows: Ints) -> dict[int, Ints]:
+    """These rows by the computations that they are in."""
+    order = rows[np.argsort(place[rows], kind="stable")]
+    found, begin = np.unique(place[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, begin[1:]), strict=True))
 
 
 def _of(call: TracedCall) -> tuple[str, str]:
