@@ -121,6 +121,14 @@ describe("what a closed box holds", () => {
   test("a piece that stands outside of its loop is no part", () => {
     expect(lines(calls([["a, outside its loop", 1]]), 2)).toEqual([]);
   });
+  test("a piece of a call that is not known to be of one is no call", () => {
+    const spec = calls([
+      ["layer 0", 0.4],
+      ["layer 1", 0.4],
+      ["layer/attention", 0.2],
+    ]);
+    expect(lines(spec, 2)).toEqual(["layer ×2"]);
+  });
   test("where there is no room the parts with least work are left out, and that is said", () => {
     const spec = calls([
       ["embedding", 0.1],

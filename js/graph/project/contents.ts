@@ -98,7 +98,8 @@ function partsOf(tree: Tree, flow: Flow, node: number, depth: number): Part[] {
     const name = nameOf(tree, v, of || label, kind);
     if (!name || (!callOrLoop(tree, v) && kind !== "section" && work < WORKS * whole)) continue;
     const inner = fold >= 0 ? tree.node(values[offsets[fold]]) : bodyOf(tree, v);
-    const calls = new Set(fold < 0 && label !== name ? [label] : []);
+    const call = label.replace(/\/.*/, ""); // "layer/attention" may be a piece of any layer
+    const calls = new Set(fold < 0 && call !== name ? [call] : []);
     const members = fold >= 0 ? offsets[fold + 1] - offsets[fold] : 0;
     const deep = depth + 1 < DEEPEST && tree.canOpen(v) && whole > 0;
     const parts = deep ? partsOf(tree, flow, inner, depth + 1) : [];

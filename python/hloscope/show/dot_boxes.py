@@ -76,7 +76,8 @@ class Picture:
         groups = [box.group] if box.group >= 0 else self.owned.get(box.instruction, [])
         if box.instruction >= 0 and box.group < 0:
             for g in groups:
-                inner = Box(f"g{g}", f"{KINDS[self.tree.kind[g]]} {self.group_labels[g]}", g)
+                said = dict.fromkeys((KINDS[self.tree.kind[g]], self.group_labels[g]))
+                inner = Box(f"g{g}", " ".join(said), g)  # not "condition condition"
                 inner.depth = box.depth + 1
                 self.box_of_group[g] = inner
                 found.append((int(self.tree.order[g]), inner))
