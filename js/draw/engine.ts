@@ -1,7 +1,7 @@
 /** From what is open to the scene: everything the pane does before drawing. Needs no browser. */
 import type { ViewModel } from "../base/model.ts";
 import { SUB_SIZE, type TextMetrics } from "../graph/metrics.ts";
-import { LayoutCache, layoutPicture, type Picture } from "../graph/picture.ts";
+import { LayoutCache, layoutPicture, type Picture, type PictureShape } from "../graph/picture.ts";
 import { buildFlow, type Flow } from "../graph/project/flow.ts";
 import { CONTENT_LINES, ItemWriter } from "../graph/project/items.ts";
 import { type Opened, opened, reopen } from "../graph/project/opened.ts";
@@ -21,37 +21,27 @@ import type { Selection } from "../view.ts";
 import type { Target } from "./api.ts";
 
 /** Limits on an initial picture, including what is opened to fill the pane. */
-const MOST_BOXES = 36;
-const MOST_ARROWS = 56;
+const MOST_BOXES = 40;
+const MOST_ARROWS = 60;
 /** Scale at which the smallest text is still ten pixels high. */
 const LEAST_SCALE = 10 / SUB_SIZE;
 /** What holds this share of the work is opened though text is smaller, and boxes more, by this factor. */
 const MOST_WORK = 0.4;
 const SMALLER = 0.9;
-/** How a picture is laid out: factors on the usual gaps and on the usual aspect ratio. */
-interface Shape {
-  spread: number;
-  stretch: number;
-  /** Boxes that may always stand side by side, where that is not the usual number. */
-  most?: number;
-  /** Chains of small boxes are rows. */
-  rows?: boolean;
-}
+type Shape = Omit<PictureShape, "aspect">;
 /** The usual shape, and those tried when nothing fits. */
 const SHAPES: readonly Shape[] = [
-  { spread: 1, stretch: 1 },
-  { spread: 0.65, stretch: 1 },
-  { spread: 0.45, stretch: 1 },
-  { spread: 0.45, stretch: 1, most: 3 },
-  { spread: 0.45, stretch: 1, most: 3, rows: true },
-  { spread: 0.45, stretch: 1.6, rows: true },
+  { spread: 1 },
+  { spread: 0.65 },
+  { spread: 0.45, free: true },
+  { spread: 0.45, most: 3, free: true },
 ];
 /** Modules of no more instructions than this show what is in their fusions as well. */
 const TINY = 54;
 /** This many groups are tried one by one; fewer in huge modules. */
 const TRIES = 24;
 const TRIES_IN_HUGE = 8;
-const HUGE = 40_000;
+const HUGE = 100_000;
 /** Another shape is taken for a picture that is larger by this factor. */
 const WORTHWHILE = 1.04;
 /** A picture that is smaller than this share of what can be read is so in every shape. */
@@ -120,7 +110,7 @@ export class Engine {
   /** Aspect ratio of the pane, rounded so that small resizes do not move anything. */
   private get aspect(): number {
     const exact = this.paneWidth / this.paneHeight;
-    return this.shape.stretch * Math.min(3, Math.max(0.7, Math.round(exact * 4) / 4));
+    return Math.min(3, Math.max(0.7, Math.round(exact * 4) / 4));
   }
   setPane(width: number, height: number): void {
     this.paneWidth = width;
@@ -193,6 +183,8 @@ export class Engine {
   openDefault(): Scene {
     try {
       this.openHeaviest();
+      const { spread, most } = this.shape; // what is opened later does not move what is around
+      this.shape = { spread, most, ways: this.laidOut(this.projected(this.openness)).ways };
       return this.rebuild();
     } finally {
       this.tried.clear(); // from now on `openness` is changed in place

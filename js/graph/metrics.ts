@@ -1,12 +1,12 @@
 /** Sizes of things in the picture, in world units: CSS pixels when the zoom is 1. */
 
-export const BOX_HEIGHT = 28;
+export const BOX_HEIGHT = 26;
 /** Of each line of text below a name. */
 export const LINE_HEIGHT = 16;
 export const CHIP_HEIGHT = 16;
 export const CHIP_GAP = 4;
-export const HEADER_HEIGHT = 24;
-export const PAD = 8;
+export const HEADER_HEIGHT = 22;
+export const PAD = 6;
 export const ROOT_PAD = 14;
 /** How far the cards of a stack stick out behind each other. */
 export const STACK_OFFSET = 4;

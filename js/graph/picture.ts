@@ -30,6 +30,8 @@ export interface Picture {
   edges: PictureEdges;
   width: number;
   height: number;
+  /** Ways that were chosen, to make pictures that follow alike. */
+  ways: ReadonlyMap<number, number>;
 }
 
 /** Edges between siblings. Those that are not drawn (stubs, implied) have no points. */
@@ -48,11 +50,6 @@ export interface PictureEdges {
   pointX: Float64Array;
   pointY: Float64Array;
 }
-
-/** Nested containers are cut into columns later: cutting the outermost gives the better picture. */
-const ROOT_WRAP = 420;
-const INNER_WRAP = 760;
-const INNER_ASPECT = 1.2;
 
 interface Prepared {
   graph: LocalGraph;
@@ -93,7 +90,7 @@ export class LayoutCache {
     wrapHeight: number,
     spread: number,
   ): LocalLayout {
-    const key = `${p.key}:${hash(w, 7)}:${hash(h, 13)}:${aspect}:${spread}`;
+    const key = `${p.key}:${hash(w, 7)}:${hash(h, 13)}:${aspect}:${wrapHeight}:${spread}`;
     let found = this.layouts.get(key);
     if (found) {
       this.hits++;
@@ -131,15 +128,86 @@ export interface PictureShape {
   spread?: number;
   /** Boxes that may always stand side by side. */
   most?: number;
-  /** Chains of closed items are rows, read from left to right. */
-  rows?: boolean;
+  /** Way (`WAYS`) of each container that does not have the usual one, by tree node. */
+  ways?: ReadonlyMap<number, number>;
+  /** Each container takes the way in which the whole picture is largest. */
+  free?: boolean;
 }
 
+/** A size that an item may have, with the layout of what is in it. */
+interface Choice {
+  width: number;
+  height: number;
+  /** Columns begun in it, beside the first of each container. */
+  cuts: number;
+  local: LocalLayout | null;
+  /** Index in `WAYS`. */
+  way: number;
+  /** Which choice of each child. */
+  picks: readonly number[];
+}
+
+/** A way to place what is in a container. */
+interface Way {
+  /** Chains of closed items are rows, read from left to right. */
+  rows: boolean;
+  /** Ratio of width to height to aim for. */
+  aspect: number;
+  /** Parts shorter than this, in world units, are not cut into columns. */
+  wrap: number;
+}
+/** Nested containers are cut into columns later: cutting the outermost gives the better picture. */
+const AS_USUAL: Way = { rows: false, aspect: 1.2, wrap: 760 };
+/** The usual way comes first. The others use the width that a tall picture leaves free. */
+export const WAYS: readonly Way[] = [
+  AS_USUAL,
+  { ...AS_USUAL, rows: true },
+  { rows: false, aspect: 2.4, wrap: 200 },
+];
+/** The outermost container has the aspect of the pane, and is cut into columns from this height. */
+const ROOT_WRAP = 420;
+/** Choices that are kept of an item. */
+const MOST_CHOICES = 8;
+/** A picture with one column more must be larger by this share. */
+const PER_CUT = 0.02;
+
+/** The choices of children that are tried together: all narrow, …, all wide. */
+function picksOf(children: Uint32Array, choices: Choice[][]): number[][] {
+  const out = new Map<string, number[]>();
+  for (const share of [0, 0.33, 0.67, 1]) {
+    const picks = Array.from(children, (v) => Math.round(share * (choices[v].length - 1)));
+    out.set(picks.join(), picks);
+  }
+  return [...out.values()];
+}
+
+/** Those of which none is both narrower and lower, from the narrowest to the widest. */
+function narrowToWide(choices: Choice[]): Choice[] {
+  const sorted = [...choices].sort((a, b) => a.width - b.width || a.height - b.height);
+  const out: Choice[] = [];
+  for (const c of sorted) {
+    const last = out.at(-1);
+    if (!last || c.height < last.height * 0.97) out.push(c);
+  }
+  while (out.length > MOST_CHOICES) out.splice(out.length >> 1, 1);
+  return out;
+}
+
+function largest(choices: Choice[], aspect: number): Choice {
+  const score = (c: Choice): number =>
+    Math.min(aspect / c.width, 1 / c.height) / (1 + PER_CUT * c.cuts);
+  return choices.reduce((best, c) => (score(c) > score(best) ? c : best));
+}
+
+/**
+ * Sizes from the inside out: each container has a few, from narrow to wide, and the outermost takes
+ * those with which the picture is largest (the shape functions of floorplans, Stockmeyer 1983).
+ */
 export function layoutPicture(
   projection: Projection,
   writer: ItemWriter,
   cache: LayoutCache,
-  { aspect, spread = 1, most, rows = false }: PictureShape,
+  { aspect, spread = 1, most, ways: given, free = false }: PictureShape,
 ): Picture {
   const { kind, childOffsets, children, inOffsets, inFrom } = projection;
   const count = projection.nodes.length;
@@ -208,37 +276,52 @@ export function layoutPicture(
   }
 
   // 2. Sizes, children first: items list parents before children, so go backwards.
-  const layouts = new Map<number, LocalLayout>();
+  const choices = new Array<Choice[]>(count);
   for (let item = count - 1; item >= 0; item--) {
     const words = writer.write(projection, item, stubs.get(item));
     text[item] = words;
     if (kind[item] !== ItemKind.Open) {
-      w[item] = Math.ceil(words.width);
-      h[item] = Math.ceil(words.height);
+      const [width, height] = [Math.ceil(words.width), Math.ceil(words.height)];
+      choices[item] = [{ width, height, cuts: 0, local: null, way: 0, picks: [] }];
       continue;
     }
-    const begin = childOffsets[item];
-    const n = childOffsets[item + 1] - begin;
-    const cw = new Float64Array(n);
-    const ch = new Float64Array(n);
-    for (let k = 0; k < n; k++) {
-      cw[k] = w[children[begin + k]];
-      ch[k] = h[children[begin + k]];
-    }
+    const mine = children.subarray(childOffsets[item], childOffsets[item + 1]);
     const p = prepared.get(item) as Prepared;
-    const closed = (k: number): boolean => kind[children[begin + k]] !== ItemKind.Open;
-    const local = placeRows(p.graph, rows ? closed : null, cw, ch, (graph, width, height) => {
-      const q = graph ? cache.prepare(graph.n, graph.from, graph.to, graph.weight, most) : p;
-      return item === 0
-        ? cache.layout(q, width, height, aspect, ROOT_WRAP, spread)
-        : cache.layout(q, width, height, INNER_ASPECT, INNER_WRAP, spread);
-    });
-    layouts.set(item, local);
+    const closed = (k: number): boolean => kind[mine[k]] !== ItemKind.Open;
     const pad = item === 0 ? M.ROOT_PAD : M.PAD;
     const header = item === 0 ? 0 : M.HEADER_HEIGHT;
-    w[item] = Math.ceil(Math.max(local.width + 2 * pad, item === 0 ? 0 : words.width));
-    h[item] = Math.ceil(local.height + 2 * pad + header);
-    writer.fitTitle(words, w[item]);
+    const found: Choice[] = [];
+    const tried = free ? WAYS.keys() : [given?.get(projection.nodes[item]) ?? 0];
+    for (const way of tried) {
+      const { rows, wrap, aspect: inner } = WAYS[way];
+      const [ratio, from] = item === 0 ? [aspect, Math.min(ROOT_WRAP, wrap)] : [inner, wrap];
+      for (const picks of picksOf(mine, choices)) {
+        const cw = Float64Array.from(mine, (v, k) => choices[v][picks[k]].width);
+        const ch = Float64Array.from(mine, (v, k) => choices[v][picks[k]].height);
+        const inside = mine.reduce((sum, v, k) => sum + choices[v][picks[k]].cuts, 0);
+        const local = placeRows(p.graph, rows ? closed : null, cw, ch, (graph, width, height) => {
+          const q = graph ? cache.prepare(graph.n, graph.from, graph.to, graph.weight, most) : p;
+          return cache.layout(q, width, height, ratio, from, spread);
+        });
+        const width = Math.ceil(Math.max(local.width + 2 * pad, item === 0 ? 0 : words.width));
+        const height = Math.ceil(local.height + 2 * pad + header);
+        found.push({ width, height, cuts: inside + local.cuts, local, way, picks });
+      }
+    }
+    choices[item] = item === 0 ? [largest(found, aspect)] : narrowToWide(found);
+  }
+  const layouts = new Map<number, LocalLayout>();
+  const ways = new Map<number, number>();
+  const chosen = new Uint8Array(count);
+  for (let item = 0; item < count; item++) {
+    const { width, height, local, way, picks } = choices[item][chosen[item]];
+    if (way > 0) ways.set(projection.nodes[item], way);
+    w[item] = width;
+    h[item] = height;
+    if (!local) continue;
+    layouts.set(item, local);
+    for (let k = 0; k < picks.length; k++) chosen[children[childOffsets[item] + k]] = picks[k];
+    writer.fitTitle(text[item], width);
   }
 
   // 3. Positions, parents first.
@@ -305,5 +388,6 @@ export function layoutPicture(
     },
     width: w[0],
     height: h[0],
+    ways,
   };
 }

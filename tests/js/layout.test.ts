@@ -3,7 +3,13 @@ import { describe, expect, test } from "vitest";
 import { EdgeKind } from "../../js/graph/layout/edges.ts";
 import { pack } from "../../js/graph/layout/pack.ts";
 import { HEADER_HEIGHT, TextMetrics } from "../../js/graph/metrics.ts";
-import { LayoutCache, layoutPicture, type Picture } from "../../js/graph/picture.ts";
+import {
+  LayoutCache,
+  layoutPicture,
+  type Picture,
+  type PictureShape,
+  WAYS,
+} from "../../js/graph/picture.ts";
 import { buildFlow } from "../../js/graph/project/flow.ts";
 import { ItemWriter } from "../../js/graph/project/items.ts";
 import { Openness, weights } from "../../js/graph/project/openness.ts";
@@ -14,15 +20,18 @@ import { buildModel, generator, type ModuleSpec, randomModule, transformer } fro
 
 const METRICS = new TextMetrics();
 
-function engine(spec: ModuleSpec, rows = false) {
+function engine(spec: ModuleSpec, way = 0) {
   const tree = new Tree(buildModel(spec));
   const flow = buildFlow(tree.model, false);
   const weight = weights(tree, flow);
   const counts = new FamilyCounts(tree, flow);
   const writer = new ItemWriter(tree, flow, counts, METRICS);
   const cache = new LayoutCache();
-  const draw = (open: Openness, aspect = 1.5): Picture =>
-    layoutPicture(project(tree, flow, weight, open), writer, cache, { aspect, rows });
+  const ways = new Map(Array.from({ length: tree.stacks }, (_, v) => [v, way]));
+  const draw = (open: Openness, shape: Partial<PictureShape> = {}): Picture => {
+    const projection = project(tree, flow, weight, open);
+    return layoutPicture(projection, writer, cache, { aspect: 1.5, ways, ...shape });
+  };
   return { tree, cache, draw };
 }
 
@@ -119,7 +128,7 @@ describe("layout", () => {
       fc.property(cases, ({ seed, n, groups }) => {
         const next = generator(seed);
         const { tree, draw } = engine(randomModule(n, groups, next));
-        check(draw(randomOpenness(tree, next), 0.7 + 2 * next()));
+        check(draw(randomOpenness(tree, next), { aspect: 0.7 + 2 * next() }));
       }),
       { numRuns: 200 },
     );
@@ -156,7 +165,10 @@ describe("layout", () => {
     fc.assert(
       fc.property(cases, ({ seed, n, groups }) => {
         const next = generator(seed);
-        const { tree, draw } = engine(randomModule(n, groups, next), true);
+        const { tree, draw } = engine(
+          randomModule(n, groups, next),
+          WAYS.findIndex((way) => way.rows),
+        );
         const picture = draw(randomOpenness(tree, next));
         check(picture);
         const { x, y, w, h, edges, projection } = picture;
@@ -186,6 +198,27 @@ describe("layout", () => {
       },
     );
     expect(level).toBeGreaterThan(100);
+  });
+
+  test("free containers: a larger picture, and the same one again from the ways chosen", () => {
+    let larger = 0;
+    fc.assert(
+      fc.property(cases, ({ seed, n, groups }) => {
+        const next = generator(seed);
+        const { tree, draw } = engine(randomModule(n, groups, next));
+        const open = randomOpenness(tree, next);
+        const size = (p: Picture) => Math.min(1.5 / p.width, 1 / p.height);
+        const usual = draw(open);
+        const free = draw(open, { free: true });
+        check(free);
+        expect(size(free)).toBeGreaterThan(0.85 * size(usual)); // it may have fewer columns
+        if (size(free) > 1.05 * size(usual)) larger++;
+        const again = draw(open, { ways: free.ways });
+        for (const key of ["x", "y", "w", "h"] as const) expect(again[key]).toEqual(free[key]);
+      }),
+      { numRuns: 60 },
+    );
+    expect(larger).toBeGreaterThan(5);
   });
 
   test("opening a group leaves the order of the others", () => {
@@ -265,7 +298,7 @@ describe("columns and packing", () => {
       operands: k > 0 ? [k - 1] : [],
     }));
     const { tree, draw } = engine(spec);
-    const picture = draw(everythingOpen(tree), 1.5);
+    const picture = draw(everythingOpen(tree));
     expect(picture.height).toBeLessThan(1000);
     expect(picture.width / picture.height).toBeGreaterThan(0.7);
     check(picture);

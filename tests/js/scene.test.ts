@@ -236,7 +236,7 @@ describe("scene", () => {
     };
     expect(open(1200, 900)).toEqual(["forward", "backward", "model", "head"]);
     // Where the model does not fit, the head, which is lighter, stays closed as well.
-    expect(open(320, 220)).toEqual(["forward"]);
+    expect(open(300, 180)).toEqual(["forward"]);
   });
 
   test("what holds most of the work is opened where text of nine pixels shows it", () => {

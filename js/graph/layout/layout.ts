@@ -19,6 +19,8 @@ export interface LocalLayout {
   width: number;
   height: number;
   routes: Routes;
+  /** Columns beside the first. */
+  cuts: number;
 }
 
 export interface LayoutOptions {
@@ -81,6 +83,7 @@ export function layoutLocal(
   const partWidth = new Float64Array(components);
   const partHeight = new Float64Array(components);
   const writer = new RouteWriter(graph.from.length);
+  let cuts = 0;
   for (let c = 0; c < components; c++) {
     const layers = ordered.parts[c];
     if (!layers) {
@@ -92,6 +95,7 @@ export function layoutLocal(
     const size = placePart(graph, layers, w, h, x, y, options, writer);
     partWidth[c] = size.width;
     partHeight[c] = size.height;
+    cuts += size.columns - 1;
   }
   // Loose boxes sit closer together than parts with edges of their own.
   const single = ordered.parts.every((p) => p === null);
@@ -115,7 +119,7 @@ export function layoutLocal(
     const c = graph.component[graph.from[e]];
     return [packed.x[c], packed.y[c]];
   });
-  return { x, y, width: packed.width, height: packed.height, routes: writer.finish() };
+  return { x, y, width: packed.width, height: packed.height, routes: writer.finish(), cuts };
 }
 
 function placePart(
@@ -127,7 +131,7 @@ function placePart(
   y: Float64Array,
   options: LayoutOptions,
   writer: RouteWriter,
-): { width: number; height: number } {
+): { width: number; height: number; columns: number } {
   const { nodes, total, rank, ranks, offsets, slots, edges } = layers;
   const real = nodes.length;
   const width = new Float64Array(total);
@@ -233,7 +237,7 @@ function placePart(
       writer.curve(e, a, b, graph.rank[a], center, first, layers.chainLength[c], x, y, w, h);
     }
   }
-  return { width: total_width, height: height + lane };
+  return { width: total_width, height: height + lane, columns };
 }
 
 /** Space below each rank: more where edges run far sideways, so that they do not look level. */

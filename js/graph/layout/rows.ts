@@ -161,7 +161,7 @@ function spreadRows(
     offsets[e + 1] = routeX.length;
   }
   const routes = { offsets, x: Float64Array.from(routeX), y: Float64Array.from(routeY), style };
-  return { x, y, width: placed.width, height: placed.height, routes };
+  return { x, y, width: placed.width, height: placed.height, routes, cuts: placed.cuts };
 }
 
 /** Moves ends of a route at the sides of boxes that are lower than their rows, so that they meet them. */
