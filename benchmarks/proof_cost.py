@@ -1,11 +1,17 @@
-"""CPU time of a proof beside a plain compile, of eight changes here and in other processes, and
+"""CPU time of a proof beside a plain compile, of eight changes wherever they can be compiled, and
 what proofs gain beside what findings say is at stake.
 
     python benchmarks/proof_cost.py [--topology v5e:2x4] [--layers 12] [--rounds 3]
+    python benchmarks/proof_cost.py --executors [--workers 2]
     python benchmarks/proof_cost.py --gains FOLDER [NAME.cpu NAME.tpu ...]
 
 A proof is a change carried out, traced, compiled, read and modelled; a plain compile is jax's own
 of the same function, traced and lowered too. Rounds alternate, with jax's caches cleared.
+
+``--executors`` compiles eight changes one after another in this process, in processes of
+hloscope's own, in a ``ProcessPoolExecutor``, on Dask and on Ray where they are installed: seconds
+until there are workers, seconds of the eight changes, and seconds of CPU of all processes. Needs
+psutil. Other work on the machine lengthens the first two, hardly the third.
 
 ``--gains`` captures programs of ``benchmarks/ordinary``, each in a process of its own, tries the
 advice of their findings and prints a row for each: what was said to be at stake, and what the best
@@ -16,12 +22,16 @@ compiles only what is not there.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import pickle
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +134,81 @@ def _of(measure: str, value: float | None) -> str:
     return f"{value * 1e6:,.0f} µs" if measure == "step" else f"{value / 2**20:,.1f} MiB"
 
 
+def compare_executors(cap: hs.Capture, workers: int) -> None:
+    """A row for each place where eight changes are compiled, the quickest last."""
+    from hloscope.plan.proving.prove import tried
+
+    rows = []
+    print(f"{'eight changes':32} {'ready':>8} {'compiled':>9} {'CPU':>8} failed", flush=True)
+    for name, place in PLACES.items():
+        jax.clear_caches()
+        before, start = cpu_seconds(), time.perf_counter()
+        with contextlib.ExitStack() as stack:
+            try:
+                options = place(workers, stack)
+            except ImportError as error:
+                print(f"{name:32} {error.name} is not installed", flush=True)
+                continue
+            except Exception as error:  # a busy machine: its own processes do not answer in time
+                print(f"{name:32} does not start here: {str(error)[:100]}", flush=True)
+                continue
+            ready = time.perf_counter() - start
+            answers = tried(cap, WAYS, options)
+            took = time.perf_counter() - start - ready
+            spent = cpu_seconds() - before
+        failed = sum(a is None or "error" in a for a in answers)
+        print(f"{name:32} {ready:6.1f} s {took:7.1f} s {spent:6.1f} s {failed:6}", flush=True)
+        rows.append((ready + took, name))
+    print(f"quickest: {min(rows)[1]}")
+
+
+def cpu_seconds() -> float:
+    """Of this process and all below it that are alive."""
+    import psutil
+
+    here = psutil.Process()
+    total = sum(here.cpu_times()[:4])  # children's that have ended too
+    for process in here.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            total += sum(process.cpu_times()[:4])
+    return total
+
+
+def in_dask(workers: int, stack: contextlib.ExitStack) -> hs.ProofOptions:
+    import distributed
+
+    cluster = stack.enter_context(
+        distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+    )
+    client = stack.enter_context(distributed.Client(cluster))
+    return hs.ProofOptions(executor=client.get_executor(), workers=workers)
+
+
+def in_ray(workers: int, stack: contextlib.ExitStack) -> hs.ProofOptions:
+    import ray
+    from hloscope.plan.running.running import ray_executor
+
+    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    stack.callback(ray.shutdown)
+    return hs.ProofOptions(executor=ray_executor(ray), workers=workers)
+
+
+def in_pool(workers: int, stack: contextlib.ExitStack) -> hs.ProofOptions:
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    return hs.ProofOptions(executor=stack.enter_context(pool), workers=workers)
+
+
+PLACES: dict[str, Callable[[int, contextlib.ExitStack], hs.ProofOptions]] = {
+    "one after another, this process": lambda workers, stack: hs.ProofOptions(),
+    "processes of hloscope's own": lambda workers, stack: hs.ProofOptions(
+        isolate=True, workers=workers
+    ),
+    "ProcessPoolExecutor": in_pool,
+    "Dask": in_dask,
+    "Ray": in_ray,
+}
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--keep"]:
         keep_proofs(sys.argv[2], Path(sys.argv[3]))
@@ -135,7 +220,8 @@ def main() -> None:
     parser.add_argument("--topology")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--processes", action="store_true", help="also eight changes elsewhere")
+    parser.add_argument("--executors", action="store_true", help="eight changes, elsewhere too")
+    parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     mesh = target_mesh(arguments.topology, {"data": 4, "model": 2})
     given = [
@@ -143,6 +229,10 @@ def main() -> None:
         for s, spec in (((arguments.layers, 512, 2048), ()), ((1024, 512), ("data",)))
     ]
     cap = hs.capture(jax.jit(step), *given, hardware="tpu-v5e")
+
+    if arguments.executors:
+        compare_executors(cap, arguments.workers)
+        return
 
     def plain(_: Any) -> None:
         jax.jit(step).lower(*given).compile()
@@ -160,19 +250,6 @@ def main() -> None:
             taken[name].append(time.process_time() - start)
     compile_, prove = (statistics.median(taken[n]) for n in ("plain", "proof"))
     print(f"plain compile {compile_:.2f} s of CPU, proof {prove:.2f} s: {prove / compile_:.2f} ×")
-    if not arguments.processes:
-        return
-    for name, options in (
-        ("in this process", hs.ProofOptions()),
-        ("two processes", hs.ProofOptions(isolate=True, workers=2)),
-    ):
-        from hloscope.plan.proving.prove import tried
-
-        jax.clear_caches()
-        start = time.perf_counter()
-        answers = tried(cap, WAYS, options)
-        failed = sum(a is None or "error" in a for a in answers)
-        print(f"eight changes {name}: {time.perf_counter() - start:.1f} s, {failed} failed")
 
 
 if __name__ == "__main__":

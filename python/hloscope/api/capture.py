@@ -572,17 +572,20 @@ class Capture:
     def remat_options(self, functions: str | Sequence[str] = (), options: Any = None) -> Any:
         """``Variants``: policies of ``jax.checkpoint``, peak against step, and the code of each.
 
-        ``functions``: names of the person's functions to put a checkpoint around; without, the
-        checkpoints that there are. ``options``: ``hs.ProofOptions``. Raises ``CannotChange``.
+        ``functions``: names of the person's functions to put a checkpoint around. Without, the
+        policies of the checkpoints that there are change; where there is none, one goes around
+        each layer: a function that the derivative goes through several times.
+        ``options``: ``hs.ProofOptions``. Raises ``CannotChange``.
 
-        >>> print(cap.remat_options("block"))
+        >>> print(cap.remat_options())
         """
         return host("remat options")(self, functions, options)
 
     def option_sweep(self, wanted: Any, options: Any = None) -> Any:
         """``Variants``: compiler options one at a time, and what each changes.
 
-        ``wanted``: a list of dicts, each compiled by itself, or one dict of options, each alone.
+        ``wanted``: a list of dicts and of names of sets, such as "fast math", each compiled by
+        itself; or one dict of options, each alone.
         ``options``: ``hs.ProofOptions``. An option that XLA does not know is a row that says so.
 
         >>> print(cap.option_sweep({"xla_cpu_enable_fast_math": True}))

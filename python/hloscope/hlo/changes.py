@@ -31,8 +31,12 @@ class Changes(TypedDict, total=False):
     cast: function → type, such as {"block": "bfloat16"}: its arguments of a wider floating type
         are cast; its results keep their types.
     matmul_precision: as ``jax.default_matmul_precision``. x64: False turns it off.
-    compiler_options: as ``Lowered.compile`` takes them, beside those there were.
+    compiler_options: as ``Lowered.compile`` takes them, beside those there were; or the name of a
+        set of them, such as "fast math", which is for the platform.
     batch: the size of the batch; batch_axes: argument → its dimension, where they cannot be found.
+    sizes: other dimensions, such as the length of a scan: {12: 24} makes every dimension of 12 one
+        of 24; {"params/w": {0: 24}} only dimension 0 of that argument; {"microbatches": 8} is a
+        number that the function takes.
     hardware: the chip that time is modelled on.
     """
 
@@ -47,15 +51,16 @@ class Changes(TypedDict, total=False):
     cast: Mapping[str, str]
     matmul_precision: str
     x64: bool
-    compiler_options: Mapping[str, Any]
+    compiler_options: str | Mapping[str, Any]
     batch: int
     batch_axes: Mapping[str, int]
+    sizes: Mapping[str | int, Any]
     hardware: str
 
 
 KINDS = tuple(Changes.__annotations__)
 # These may alter what the program computes, and not only how.
-MAY_ALTER = ("cast", "matmul_precision", "x64")
+MAY_ALTER = ("cast", "matmul_precision", "x64", "compiler_options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +306,10 @@ def _x64(given: bool, _: str) -> Iterator[ProgramChange]:
     yield ProgramChange("x64", f"x64 {said}", f'jax.config.update("jax_enable_x64", {bool(given)})')
 
 
-def _options(given: Mapping[str, Any], function: str) -> Iterator[ProgramChange]:
+def _options(given: str | Mapping[str, Any], function: str) -> Iterator[ProgramChange]:
+    if isinstance(given, str):  # of which platform is not known yet
+        yield ProgramChange("compiler_options", f"options {given}", f'compiler_options="{given}"')
+        return
     for name, value in given.items():
         code = f'jax.jit({function}, compiler_options={{"{name}": {value!r}}})'
         yield ProgramChange("compiler_options", f"{name}={value}", code)
@@ -313,6 +321,19 @@ def _topology(given: str, _: str) -> Iterator[ProgramChange]:
 
 def _batch(given: int, _: str) -> Iterator[ProgramChange]:
     yield ProgramChange("batch", f"batch {given}", f"batch_size = {given}")
+
+
+def _sizes(given: Mapping[str | int, Any], _: str) -> Iterator[ProgramChange]:
+    for what, size in given.items():
+        if isinstance(size, Mapping):
+            for axis, n in size.items():
+                said = f"dimension {axis} of {what}"
+                yield ProgramChange("sizes", f"{said} {n}", f"{n}  # {said}")
+        elif str(what).isdecimal():
+            code = f"{size}  # where dimensions are {what}"
+            yield ProgramChange("sizes", f"dimensions of {what} are {size}", code)
+        else:
+            yield ProgramChange("sizes", f"{what} {size}", f"{what}={size!r}")
 
 
 def _hardware(given: str, _: str) -> Iterator[ProgramChange]:
@@ -333,5 +354,6 @@ _WORDS: dict[str, Callable[[Any, str], Iterator[ProgramChange]]] = {
     "x64": _x64,
     "compiler_options": _options,
     "batch": _batch,
+    "sizes": _sizes,
     "hardware": _hardware,
 }

@@ -6,6 +6,7 @@ import importlib.util
 import pickle
 import re
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 from changed_sources import HEAD, PROGRAMS, V5E, V5P, Written
 from hloscope.capturing.placing import target_mesh
+from hloscope.hlo.option_sets import options_of
 from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
 
@@ -237,6 +239,26 @@ def batch(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
 
 
 @case
+def sizes(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    """Every dimension of one size: what the layers are wide, or a sequence is long."""
+    old, new = {"loop": (32, 64), "attention": (64, 32)}.get(p.name, (256, 512))
+    head, arguments = p.text.split("def arguments")
+    by_hand = f"{head}def arguments" + arguments.replace(f" {old}", f" {new}")
+    made = as_is(author, p).what_if(sizes={old: new})
+    assert by_hand != p.text
+    return made, author.capture(by_hand, p.mesh, p.topology)
+
+
+@case
+def options_by_name(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    name = "fast math" if p.topology is None else "async collectives"
+    options = options_of(name, "cpu" if p.topology is None else "tpu")
+    made = as_is(author, p).what_if(compiler_options=name)
+    assert [c.words.partition("=")[0] for c in made.changes] == list(options)
+    return made, hand(author, p, compiler_options=options)
+
+
+@case
 def all_arguments_donated(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
     made = as_is(author, p).what_if(donate=("params", "x"))
     return made, hand(author, p, (p.jitted, p.jitted[:-1] + ", donate_argnums=(0, 1))"))
@@ -411,6 +433,74 @@ def test_changes_combine_and_name_their_lines(author: Author) -> None:
     assert bare(made.text) == bare(by_hand.text)
 
 
+COUNTED = """
+def step(params, x, rounds, *, microbatches):
+    def one(total, part):
+        return total + jax.grad(lambda ws: (jnp.tanh(part @ ws[0]) ** 2).sum())(params), None
+
+    parts = x.reshape(microbatches, -1, x.shape[-1])
+    for _ in range(rounds):
+        params = params - 0.1 * jax.lax.scan(one, jnp.zeros_like(params), parts)[0]
+    return params
+
+
+step = JITTED
+
+
+def arguments(mesh):
+    return put(mesh, (3, 16, 32)), put(mesh, (16, 16), "data")
+"""
+
+
+def test_numbers_that_a_function_takes_are_changed(author: Author) -> None:
+    """Microbatches and turns: static arguments, and keywords of a partial function."""
+    mesh = target_mesh(None, {"data": 4})
+    jitted = 'jax.jit(step, static_argnums=2, static_argnames=("microbatches",))'
+    whole = author.load(COUNTED.replace("JITTED", jitted), mesh)
+    given = whole.arguments(mesh)
+
+    def by_hand(rounds: int, microbatches: int) -> hs.Capture:
+        step = whole.step
+        return hs.capture(step, *given, rounds, microbatches=microbatches, provenance=False)
+
+    cap = by_hand(1, 2)
+    made = cap.what_if(sizes={"microbatches": 4, "rounds": 2})
+    assert bare(made.text) == bare(by_hand(2, 4).text)
+    assert [str(c) for c in made.changes] == ["microbatches 4", "rounds 2"]
+    assert made.changes[0].code == "microbatches=4"
+    partial = "functools.partial(step, rounds=1, microbatches=N)"
+    for written in (partial, f"jax.jit({partial}, donate_argnums=(0,))"):
+        found = [
+            author.load(COUNTED.replace("JITTED", written.replace("N", n)), mesh).step for n in "24"
+        ]
+        before, after = (hs.capture(f, *given, provenance=False) for f in found)
+        assert bare(before.what_if(sizes={"microbatches": 4}).text) == bare(after.text)
+
+
+def test_a_scan_is_made_longer_with_all_that_it_runs_over(author: Author) -> None:
+    cap = as_is(author, SAVED)
+    by_hand = author.capture(SAVED.text.replace("(4, 128", "(6, 128"), SAVED.mesh, SAVED.topology)
+    for sizes in ({4: 6}, {"4": 6}, {"params/ws": {0: 6}}, {"params/*": {"0": 6}}):
+        made = cap.what_if(sizes=sizes)  # type: ignore[arg-type]
+        assert bare(made.text) == bare(by_hand.text)
+    assert made.changes[0].code == "6  # dimension 0 of params/*"
+
+
+def test_the_batch_is_what_is_sharded_where_shapes_differ(author: Author) -> None:
+    text = LOOP.text
+    for old, new in (
+        ("def step(params, x):", "def step(params, x, table):"),
+        ("return (y * y).sum()", "return (y * y).sum() + table.sum()"),
+        ('"data")\n', '"data"), put(mesh, (100, 16))\n'),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    cap = author.capture(text, LOOP.mesh, None)
+    made = cap.what_if(batch=32)
+    by_hand = author.capture(text.replace("batch = 16", "batch = 32"), LOOP.mesh, None)
+    assert bare(made.text) == bare(by_hand.text)
+
+
 def test_functions_and_what_jax_has_traced_stay_as_they_were(author: Author) -> None:
     mesh = target_mesh(None, LOOP.mesh)
     module = author.load(LOOP.text, mesh)
@@ -424,6 +514,41 @@ def test_functions_and_what_jax_has_traced_stay_as_they_were(author: Author) -> 
     assert module.block.__code__ is before[1]
     assert not any("hloscope" in name for name in vars(module))
     assert module.step.lower(*given).as_text() == before[0]
+
+
+def test_other_threads_call_functions_as_they_are(author: Author) -> None:
+    """Advice is tried while the next cell of a notebook runs, or after Ctrl+C."""
+    held = LOOP.text.replace("    h = jnp", "    stop(0)\n    h = jnp").replace(
+        "    return jnp.sin(h) @ w.T", "    stop(1)\n    return jnp.sin(h) @ w.T"
+    )
+    module = author.load("def stop(n):\n    pass\n" + held, target_mesh(None, LOOP.mesh))
+    given = module.arguments(module.mesh)
+    plain = str(jax.make_jaxpr(lambda *a: module.step.__wrapped__(*a))(*given))
+    cap = hs.capture(module.step, *given, provenance=False)
+    tracing, traced, found = threading.Event(), threading.Event(), []
+    block, code = module.block, module.block.__code__
+
+    def change() -> None:
+        changes: Any = {"remat": "block", "constrain": {line_of(cap, "h = jnp"): P("data")}}
+        found.append(cap.what_if(**changes))
+
+    other = threading.Thread(target=change)
+
+    def stop(n: int) -> None:
+        if threading.current_thread() is other:
+            tracing.set()
+            assert traced.wait(60)
+        elif n and block.__code__ is not code:  # put back while it runs here
+            traced.set()
+            other.join()
+
+    module.stop = stop  # type: ignore[attr-defined]
+    other.start()
+    assert tracing.wait(60)
+    assert str(jax.make_jaxpr(lambda *a: module.step.__wrapped__(*a))(*given)) == plain
+    assert not other.is_alive()
+    assert block.__code__ is code
+    assert "remat" in str(found[0].for_hosts.program.traced.jaxpr)
 
 
 def test_what_cannot_be_changed_says_why_and_gives_the_code(author: Author) -> None:
@@ -447,6 +572,11 @@ def test_what_cannot_be_changed_says_why_and_gives_the_code(author: Author) -> N
         ({"in_shardings": {"y": P()}}, "nothing is called 'y'"),
         ({"axis_types": "manual"}, 'is "auto" or "explicit"'),
         ({"compiler_options": {"xla_cpu_enable_fast_mth": True}}, "mean xla_cpu_enable_fast_math"),
+        ({"compiler_options": "fast maths"}, "(did you mean 'fast math'?)"),
+        ({"compiler_options": "async collectives"}, "are for tpu and gpu; for cpu there are"),
+        ({"sizes": {17: 18}}, "no dimension of the arguments is 17; there are 16, 32"),
+        ({"sizes": {"x": 18}}, 'A dimension is {"x": {0: 18}}'),
+        ({"sizes": {"x": {2: 18}}}, "x of shape (16, 16) has no axis 2"),
         ({}, "name a change: donate"),
     ):
         with pytest.raises(hs.CannotChange, match=re.escape(said)):

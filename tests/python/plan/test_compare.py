@@ -107,8 +107,9 @@ def test_policies_are_compared_with_their_code(cap: hs.Capture) -> None:
     assert "dots_saveable" in found.code("dots_saveable")
     opened = found.capture("nothing saved")
     assert opened.memory.peak_bytes == peaks["nothing saved"]
-    with pytest.raises(hs.CannotChange, match=r"no checkpoint .*, whatever the policy"):
-        cap.remat_options()
+    layers = cap.remat_options()
+    assert layers.title == found.title == "Policies of block"
+    assert [v.figures for v in layers] == [v.figures for v in found]
     with pytest.raises(hs.CannotChange, match=r"calls no function blok"):
         cap.remat_options("blok")
 
@@ -120,6 +121,10 @@ def test_options_are_swept_one_at_a_time(cap: hs.Capture) -> None:
     assert found[1].code == 'jax.jit(step, compiler_options={"xla_cpu_enable_fast_math": True})'
     with pytest.raises(ValueError, match="an option has a value"):
         cap.option_sweep(["xla_cpu_enable_fast_math"])
+    named = cap.option_sweep(["fast math", "fast maths", {"xla_cpu_enable_fast_math": True}])
+    assert named[1].code.count("compiler_options={") == 2
+    assert "did you mean 'fast math'?" in named[2].error
+    assert named[3].figures == found[1].figures
 
 
 def test_the_largest_that_fits_is_found() -> None:

@@ -26,6 +26,13 @@ def call_of(cap: Capture) -> GivenCall:
     return call
 
 
+def has_checkpoints(cap: Capture) -> bool:
+    """Whether there is a ``jax.checkpoint`` in the program. Raises as ``call_of`` does."""
+    call_of(cap)
+    program: Any = cap.for_hosts.program
+    return bool(_compat.checkpointed(program.traced.jaxpr))
+
+
 def packed(cap: Capture, *, explains: bool = True) -> bytes:
     """What ``captured`` needs. Raises ``CannotChange`` for what cannot be sent.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,8 @@ def changed_call(call: GivenCall, changes: Changes) -> GivenCall:
     """
     if "batch" in changes:
         call = _with_batch(call, int(changes["batch"]), changes.get("batch_axes"))
+    if "sizes" in changes:
+        call = _with_sizes(call, changes["sizes"])
     if not changes.get("x64", True):
         call = _retyped(call)
     before = mesh_of(call) if "mesh" in changes else None
@@ -118,6 +121,52 @@ def _with_batch(call: GivenCall, size: int, axes: Mapping[str, int] | None) -> G
     return _with_leaves(call, one)
 
 
+def _with_sizes(call: GivenCall, wanted: Mapping[str | int, Any]) -> GivenCall:
+    known = sharded.leaves(call.fn, call.args, call.kwargs)
+    every = {int(k): n for k, n in wanted.items() if str(k).isdecimal()}
+    shapes = {n: [every.get(d, d) for d in leaf.shape] for n, leaf in enumerate(known)}
+    for size in every:
+        if not any(size in leaf.shape for leaf in known):
+            have = ", ".join(map(str, sorted({d for leaf in known for d in leaf.shape})))
+            raise unknown_name(f"no dimension of the arguments is {size}; there are {have}")
+    for name, value in wanted.items():
+        if isinstance(value, Mapping):
+            axes = {int(axis): int(size) for axis, size in value.items()}
+            for axis, size in axes.items():
+                for n in _given_axes(known, {str(name): axis}):
+                    shapes[n][axis] = size
+        elif not str(name).isdecimal():
+            call = _with_number(call, str(name), value)
+    if any(d < 1 for shape in shapes.values() for d in shape):
+        raise CannotChange("a dimension is at least 1")
+    return _with_leaves(call, lambda n, leaf: _like(leaf, shape=tuple(shapes[n])))
+
+
+def _with_number(call: GivenCall, name: str, value: Any) -> GivenCall:
+    """The call with another number that the function takes: microbatches, the turns of a loop."""
+    plain = call.fn.__wrapped__ if call.is_jitted else call.fn
+    own = plain.keywords if isinstance(plain, functools.partial) else {}
+    names = placing.positional_names(call.fn, len(call.args))
+    given = {**own, **dict(zip(names, call.args, strict=True)), **call.kwargs}
+    numbers = {k: v for k, v in given.items() if isinstance(v, int) and not isinstance(v, bool)}
+    if name not in numbers:
+        have = ", ".join(numbers) or "none"
+        raise unknown_name(
+            f"no number that the function takes is called {name!r}; there are {have}. "
+            f'A dimension is {{"{name}": {{0: {value!r}}}}}'
+        )
+    if name in call.kwargs:
+        return replace(call, kwargs={**call.kwargs, name: value})
+    if name in names:
+        at = names.index(name)
+        return replace(call, args=(*call.args[:at], value, *call.args[at + 1 :]))
+    options = None
+    if call.is_jitted:
+        options = _compat.jit_options(call.fn) or _compat.jit_flags(call.fn) or {}
+    made = functools.partial(plain, **{name: value})
+    return replace(call, fn=made if options is None else jax.jit(made, **options))
+
+
 def _with_leaves(call: GivenCall, change: Any) -> GivenCall:
     """The call with array n of its arguments changed by ``change(n, leaf)``."""
     flat, tree = jax.tree.flatten((call.args, dict(call.kwargs)))
@@ -151,6 +200,9 @@ def _found_axes(call: GivenCall, known: Sequence[Any]) -> dict[int, int]:
             head = leaf.path.partition("/")[0]
             sizes.setdefault(head, {})[n] = leaf.shape[0] if leaf.shape else -1
     alike = {h: s for h, s in sizes.items() if len(set(s.values())) == 1 and -1 not in s.values()}
+    if len({n for s in alike.values() for n in s.values()}) > 1:  # it is what is sharded, then
+        split = _sharded_first(call)
+        alike = {h: s for h, s in alike.items() if s.keys() <= split}
     if len({n for s in alike.values() for n in s.values()}) != 1:
         heads = list(alike or sizes) or [leaf.path.partition("/")[0] for leaf in known]
         example = f'"{heads[-1]}": 0' if heads else ""
@@ -159,6 +211,20 @@ def _found_axes(call: GivenCall, known: Sequence[Any]) -> dict[int, int]:
             f"batch_axes={{{example}}}"
         )
     return {n: 0 for s in alike.values() for n in s}
+
+
+def _sharded_first(call: GivenCall) -> set[int]:
+    """The arrays of the arguments whose first dimension is sharded."""
+    found: set[int] = set()
+
+    def one(number: int, leaf: Any) -> Any:
+        spec = getattr(getattr(leaf, "sharding", None), "spec", None)
+        if spec and spec[0] is not None:
+            found.add(number)
+        return leaf
+
+    _with_leaves(call, one)
+    return found
 
 
 def matching(pattern: str, paths: Sequence[str], names: Sequence[str] = ()) -> list[int]:

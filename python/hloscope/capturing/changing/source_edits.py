@@ -5,12 +5,15 @@ constraint on ``h`` is one on its gradient too, a checkpointed block is one wher
 from, imported under another name or made anew in each call. So the source itself is changed, as a
 syntax tree, compiled, and put into the functions that are alive, in place of their code:
 
-    h = jnp.tanh(x @ w)     ─▶   h = __hloscope_changes__[0](jnp.tanh(x @ w))
+    h = jnp.tanh(x @ w)     ─▶   h = CHANGES.made(0, jnp.tanh(x @ w))
     def block(x, w): …      ─▶   def block(x, w):
                                      def block_(x, w): …
-                                     return __hloscope_changes__[1](block_, (x, w), {})
+                                     return CHANGES.made(1, block_, (x, w), {})
 
-Lines stay, functions keep their identity, and ``exchanged`` puts everything back.
+Lines stay, functions keep their identity, and ``exchanged`` puts everything back. Meanwhile other
+threads, such as that of a notebook where the next cell runs, call the same functions: for them
+they do what they did. ``CHANGES`` is a constant of the code, so that it is there for a call that
+ends after everything was put back.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from ...hlo import StackFrame
 from ...hlo.changes import CannotChange
 from ...readers.files.python_sources import read_source
 
-TABLE = "__hloscope_changes__"
+_CHANGES = "the changes of hloscope"  # in the code, until they take its place
 INNER = "{name}_before_changes"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _lock = threading.RLock()
@@ -58,6 +61,23 @@ class Applied:
     line: int
     code: str
     of: str = ""  # the expression, as it is
+
+
+class _Changes:
+    """What the edits run, in the thread that made it; in others nothing changes."""
+
+    def __init__(self, edits: Sequence[Edit]) -> None:
+        self.edits = edits
+        self.thread = threading.get_ident()
+
+    def made(self, number: int, *given: Any) -> Any:
+        edit = self.edits[number]
+        if threading.get_ident() == self.thread:
+            return edit.run(*given)
+        if not edit.is_function:
+            return given[0]
+        inner, args, kwargs = given
+        return inner(*args, **kwargs)
 
 
 class EditedSource:
@@ -202,12 +222,23 @@ def _all(code: CodeType) -> Iterator[CodeType]:
 
 
 def _call(number: int, arguments: list[ast.expr]) -> ast.Call:
-    table = ast.Name(TABLE, ast.Load())
-    return ast.Call(ast.Subscript(table, ast.Constant(number), ast.Load()), arguments, [])
+    made = ast.Attribute(ast.Constant(_CHANGES), "made", ast.Load())
+    return ast.Call(made, [ast.Constant(number), *arguments], [])
+
+
+def _with(changes: _Changes, code: CodeType) -> CodeType:
+    """The code with the changes in it."""
+
+    def constant(value: Any) -> Any:
+        return _with(changes, value) if isinstance(value, CodeType) else (
+            changes if value == _CHANGES else value
+        )  # fmt: skip
+
+    return code.replace(co_consts=tuple(map(constant, code.co_consts)))
 
 
 def _wrap_body(function: ast.FunctionDef, number: int) -> None:
-    """The body in a function of its own, which the changed one calls through the table."""
+    """The body in a function of its own, which the changed one calls through the changes."""
     given = function.args
     name = INNER.format(name=function.name)
     bare = ast.arguments(
@@ -270,22 +301,21 @@ def exchanged(edits: Sequence[Edit], sources: Sequence[EditedSource]) -> Iterato
     if not edits:
         yield
         return
-    table = [e.run for e in edits]
+    changes = _Changes(edits)
     with _lock:
         undo: list[tuple[FunctionType, CodeType]] = []
         try:
             for source in sources:
-                _put_in(source, table, undo)
+                _put_in(source, changes, undo)
             yield
         finally:
             for function, code in undo:
                 function.__code__ = code
-                function.__globals__.pop(TABLE, None)
 
 
 def _put_in(
     source: EditedSource,
-    table: Sequence[Callable[..., Any]],
+    changes: _Changes,
     undo: list[tuple[FunctionType, CodeType]],
 ) -> None:
     changed = source.codes()
@@ -302,8 +332,7 @@ def _put_in(
                 continue
             is_alive = True
             undo.append((found, code))
-            found.__globals__[TABLE] = table
-            found.__code__ = new
+            found.__code__ = _with(changes, new)
     if not is_alive:
         why = "it has changed since it was loaded" if stale else "no function of it is in use"
         raise CannotChange(f"{source.file} cannot be changed in place: {why}")

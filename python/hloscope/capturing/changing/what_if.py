@@ -33,6 +33,7 @@ from ...hlo.changes import (
     spec_text,
     unknown_name,
 )
+from ...hlo.option_sets import options_of
 from ...hlo.texts.places import is_library, is_same_file, own_line, parse_place, short_place
 from .. import placing
 from ..compat import jax_api as _compat
@@ -69,6 +70,10 @@ def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
 
     Raises ``CannotChange`` where a change cannot be carried out, and what ``capture`` raises.
     """
+    if "compiler_options" in asked:
+        platform = "tpu" if "topology" in asked else base.target.platform
+        options = options_of(asked["compiler_options"], platform)
+        asked = {**asked, "compiler_options": options}  # type: ignore[typeddict-item]
     places = {**base.for_hosts.places, **_places(base, asked.get("constrain", {}))}
     changes = _together(base.for_hosts.asked, asked)
     first = base

@@ -416,27 +416,33 @@ def function_name(jaxpr: Any) -> str:
     return str(getattr(info, "func_src_info", "") or "")
 
 
+_replacing = threading.RLock()
+
+
 @contextlib.contextmanager
 def policies_replaced(policies: Any) -> Iterator[bool]:
     """Checkpoints traced inside get the policy of ``policies``, a dict by function name.
 
-    False if this jax has no such place.
+    Those that other threads trace keep their own. False if this jax has no such place.
     """
     try:
         from jax._src.ad_checkpoint import remat_p
     except ImportError:
         yield False
         return
-    plain = remat_p.bind
+    thread = threading.get_ident()
 
     def bind(*args: Any, **params: Any) -> Any:
         name = function_name(params.get("jaxpr"))
-        if name in policies and not params.get("differentiated"):
+        is_here = threading.get_ident() == thread
+        if is_here and name in policies and not params.get("differentiated"):
             params["policy"] = policies[name]
         return plain(*args, **params)
 
-    remat_p.bind = bind  # type: ignore[method-assign]
-    try:
-        yield True
-    finally:
-        del remat_p.bind  # the class's own again
+    with _replacing:
+        plain = remat_p.bind
+        remat_p.bind = bind  # type: ignore[method-assign]
+        try:
+            yield True
+        finally:
+            del remat_p.bind  # the class's own again

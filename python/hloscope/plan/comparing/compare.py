@@ -8,7 +8,6 @@ cap.remat_options(), cap.option_sweep()         ├─▶ running ──┴─�
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ..running.compiling import line_of_error
 from ..running.options import ProofOptions
 from ..running.programs import make_jobs, run_jobs
 from ..running.running import Job
+from .layers import layer_functions
 from .variants import Variant, Variants
 
 
@@ -133,17 +133,27 @@ def changed(
 def remat_options(
     cap: Capture, functions: str | Sequence[str] = (), options: ProofOptions | None = None
 ) -> Variants:
-    """The policies of ``jax.checkpoint`` for functions, or for the checkpoints there are.
+    """The policies of ``jax.checkpoint`` for functions, for the checkpoints, or for the layers.
 
-    Raises ``CannotChange`` for a function that the program does not call, and without any
-    checkpoint.
+    Raises ``CannotChange`` for a function that the program does not call, and where there is
+    neither a checkpoint nor a layer.
     """
+    from ...capturing.changing import again
+
     names = (functions,) if isinstance(functions, str) else tuple(functions)
+    if not names and not again.has_checkpoints(cap):
+        names = layer_functions(cap)
+        if not names:
+            raise CannotChange(
+                "this program has no checkpoint whose policy could change, and its derivative goes"
+                ' through no function of yours several times; name one: remat_options("block")'
+            )
     ways: dict[str, Changes] = {}
     for policy in POLICIES:
         label = "nothing saved" if policy is None else policy
         ways[label] = {"remat": dict.fromkeys(names or ("*",), policy)}
-    found = changed(cap, ways, f"Policies of {', '.join(names) or 'the checkpoints'}", options)
+    title = f"Policies of {', '.join(names) or 'the checkpoints'}"
+    found = changed(cap, ways, title, options)
     refused = {row.error for row in found.rows[1:]}
     if len(refused) == 1 and len(found) == len(POLICIES) + 1 and all(refused):
         raise CannotChange(f"{refused.pop()}, whatever the policy")
@@ -159,17 +169,19 @@ POLICIES = (
 
 
 def option_sweep(
-    cap: Capture, wanted: Sequence[Mapping[str, Any]] | Mapping[str, Any],
+    cap: Capture, wanted: Sequence[Mapping[str, Any] | str] | Mapping[str, Any],
     options: ProofOptions | None = None,
 ) -> Variants:  # fmt: skip
-    """Compiler options one at a time: what each changes."""
-    each: list[Mapping[str, Any]] = (
+    """Compiler options, or named sets of them, one at a time: what each changes."""
+    each: list[Mapping[str, Any] | str] = (
         [{k: v} for k, v in wanted.items()] if isinstance(wanted, Mapping) else list(wanted)
     )
     ways: dict[str, Changes] = {}
     for one in each:
+        if isinstance(one, str) and not one.startswith("xla_"):
+            ways[one] = {"compiler_options": one}
+            continue
         if not isinstance(one, Mapping) or not one:
-            near = difflib.get_close_matches(str(one), ["xla_"], 1)
-            raise ValueError(f'an option has a value: {{"{near[0] if near else one}": True}}')
+            raise ValueError(f'an option has a value: {{"{one}": True}}')
         ways[", ".join(f"{k}={v}" for k, v in one.items())] = {"compiler_options": dict(one)}
     return changed(cap, ways, "Compiler options", options)

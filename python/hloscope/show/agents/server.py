@@ -69,9 +69,10 @@ class AskedChanges:
     cast: dict[str, str] | None = None
     matmul_precision: str | None = None
     x64: bool | None = None
-    compiler_options: dict[str, str | bool | int | float] | None = None
+    compiler_options: str | dict[str, str | bool | int | float] | None = None
     batch: int | None = None
     batch_axes: dict[str, int] | None = None
+    sizes: dict[str, int | dict[str, int]] | None = None
     hardware: str | None = None
 
     def as_changes(self) -> Changes:
