@@ -40,9 +40,10 @@ def changed_call(call: GivenCall, changes: Changes) -> GivenCall:
         call = call.with_options(mesh=_on_the_same_devices(before, changes["mesh"]))
     if "axis_types" in changes:
         call = _with_axis_types(call, changes["axis_types"])
-    if "compiler_options" in changes:
+    chosen = changes.get("compiler_options")
+    if isinstance(chosen, Mapping):  # the name of a set is exchanged before
         own = call.options.get("compiler_options") or {}
-        call = call.with_options(compiler_options={**own, **changes["compiler_options"]})
+        call = call.with_options(compiler_options={**own, **chosen})
     if "hardware" in changes:
         call = call.with_options(hardware=changes["hardware"])
     if changes.keys() & {"donate", "in_shardings", "out_shardings"}:

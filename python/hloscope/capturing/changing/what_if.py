@@ -171,7 +171,8 @@ def _captured(first: Capture, call: GivenCall, changes: Changes, how: Any) -> Ca
         if replaced.policies and not stack.enter_context(is_replaced):
             raise CannotChange("this jax keeps the policies of checkpoints elsewhere")
         stack.enter_context(_settings(call, changes))
-        stack.enter_context(compiler_options.explained(changes.get("compiler_options", {})))
+        chosen = call.options.get("compiler_options") or {}
+        stack.enter_context(compiler_options.explained(chosen))
         return capture(call.fn, *call.args, **options, **call.kwargs)
 
 
