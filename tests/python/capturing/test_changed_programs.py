@@ -585,6 +585,22 @@ def test_what_cannot_be_changed_says_why_and_gives_the_code(author: Author) -> N
         hs.capture(lambda x: x * 2, np.ones(8)).what_if(in_shardings={"x": P("data")})
 
 
+def test_a_compact_method_is_not_cast_but_takes_a_type() -> None:
+    nn = pytest.importorskip("flax.linen", reason="flax is not installed")
+
+    class Block(nn.Module):  # type: ignore[misc]
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            return nn.Dense(16)(x)
+
+    x = jax.ShapeDtypeStruct((8, 16), jnp.float32)
+    params = jax.eval_shape(Block().init, jax.random.key(0), x)
+    cap = hs.capture(lambda p, x: Block().apply(p, x), params, x)
+    with pytest.raises(hs.CannotChange, match="modules take dtype=bfloat16") as error:
+        cap.what_if(cast={"Block.__call__": "bfloat16"})
+    assert error.value.code.startswith("nn.Dense(…, dtype=jnp.bfloat16)")
+
+
 def test_a_file_that_was_changed_since_is_not_changed_in_place(author: Author) -> None:
     mesh = target_mesh(None, LOOP.mesh)
     module = author.load(LOOP.text, mesh)

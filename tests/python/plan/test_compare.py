@@ -142,6 +142,11 @@ def test_the_largest_that_fits_is_found() -> None:
     beyond = hs.capture(step, *args_of(found.number + 64)).memory.peak_bytes
     assert beyond > 8 << 20
     assert found.live
+    assert dict(found.categories) == found.capture.memory.by_category
+    category, held = found.categories[0]
+    assert f"live at the limit: {category} " in str(found)
+    assert sum(b for _, b in found.categories) >= held > 0
+    assert found.html().count("The line joins those that fit.") == 2
     assert f"Largest step: {found.number:,} in 8 MiB" in str(found)
     assert pickle.loads(pickle.dumps(found)).number == found.number
     assert "Tried" in found.html()

@@ -289,7 +289,9 @@ def _edits(
         function = _find(functions, name)
         change = next(c for c in described({"cast": {name: dtype}}))
         show = _below_its_definition(cast_code(dtype))
-        edits.append(Edit(function.place, _Cast(dtype), show, True, above_decorators=True))
+        edits.append(
+            Edit(function.place, _Cast(function.name, dtype), show, True, above_decorators=True)
+        )
         words.append(change)
     if changes.get("constrain"):
         mesh = mesh_of(call)
@@ -420,6 +422,7 @@ class _Remat:
 
 @dataclass(frozen=True)
 class _Cast:
+    name: str
     dtype: str
 
     def __call__(self, inner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -433,7 +436,17 @@ class _Cast:
 
         types = jax.eval_shape(lambda: inner(*args, **kwargs))
         given, named = jax.tree.map(narrow, (args, kwargs))
-        return jax.tree.map(lambda x, t: x.astype(t.dtype), inner(*given, **named), types)
+        try:
+            results = inner(*given, **named)
+        except Exception as error:
+            if type(error).__module__ != "flax.errors":
+                raise
+            raise CannotChange(
+                f"{self.name} makes its submodules when it is called, which it can be only once; "
+                f"Flax's modules take dtype={self.dtype} themselves",
+                f"nn.Dense(…, dtype=jnp.{self.dtype})  # and the other modules of {self.name}",
+            ) from error
+        return jax.tree.map(lambda x, t: x.astype(t.dtype), results, types)
 
 
 def _is_of_arrays(value: Any) -> bool:

@@ -55,8 +55,9 @@ class TriedSize:
 class Largest:
     """What ``hs.largest`` returns. ``number`` is the largest that fits, 0 if none does.
 
-    ``rows`` are all that were tried, smallest first; ``live`` what holds the most memory at the
-    peak of the largest, (name, bytes). ``compiled_for`` is the platform whose peaks these are.
+    ``rows`` are all that were tried, smallest first. At the peak of the largest, ``live`` are the
+    values that hold most memory, (name, bytes), and ``categories`` are what all of them are of.
+    ``compiled_for`` is the platform whose peaks these are.
     ``capture`` is the largest that fits, None where another process compiled it. ``cancelled``: a
     larger one may fit.
     """
@@ -69,6 +70,7 @@ class Largest:
     title: str
     capture: Capture | None = field(default=None, repr=False)
     cancelled: bool = False
+    categories: tuple[tuple[str, int], ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the program, which stays in its process."""
@@ -83,6 +85,7 @@ class Largest:
             "compiled_for": self.compiled_for,
             "cancelled": self.cancelled,
             "live": [list(x) for x in self.live],
+            "categories": [list(x) for x in self.categories],
             "rows": [
                 {
                     "number": r.number,
@@ -159,11 +162,11 @@ def largest(
         low = max((k for k, row in sizes.tried.items() if row.fits), default=0)
     finally:
         sizes.runner.close()
-    live, platform = sizes.live.get(low, ((), ""))
+    live, categories, platform = sizes.live.get(low, ((), (), ""))
     name = getattr(step, "__name__", type(step).__name__)
     return Largest(
         low * multiple_of, limit, tuple(sizes.tried[k] for k in sorted(sizes.tried)), live,
-        platform, f"Largest {name}", sizes.captures.get(low), sizes.cancelled,
+        platform, f"Largest {name}", sizes.captures.get(low), sizes.cancelled, categories,
     )  # fmt: skip
 
 
@@ -183,6 +186,9 @@ def _searched(sizes: _Sizes, first: int, most: int, is_bounded: bool) -> int:
     return low
 
 
+_Sized = tuple[tuple[str, int], ...]
+
+
 class _Sizes:
     """Programs of several sizes, compiled as jobs; ``at_once`` of them at a time.
 
@@ -198,7 +204,7 @@ class _Sizes:
         self.at_once = options.threads if options.executor is None else options.workers or 1
         self.runner = Runner(options)
         self.tried: dict[int, TriedSize] = {}
-        self.live: dict[int, tuple[tuple[tuple[str, int], ...], str]] = {}
+        self.live: dict[int, tuple[_Sized, _Sized, str]] = {}
         self.captures: dict[int, Capture] = {}  # those that this process compiled and that fit
         self.cancelled = False
 
@@ -239,8 +245,11 @@ class _Sizes:
         does = not answer["does_not_fit"] and made.peak_bytes <= self.limit
         self.tried[k] = TriedSize(number, does, made)
         if does:
-            live = tuple((str(name), int(b)) for name, b in answer["live"])
-            self.live[k] = live, str(answer["compiled_for"])
+            live, of = (  # results of an older store have no categories
+                tuple((str(name), int(b)) for name, b in answer.get(key, ()))
+                for key in ("live", "categories")
+            )
+            self.live[k] = live, of, str(answer["compiled_for"])
             is_here = not self.options.isolate and self.options.executor is None
             if is_here and not answer.get("from_store"):
                 self.captures = {k: cap.at("optimized")}
@@ -282,36 +291,34 @@ def _text(s: Largest) -> str:
         )
     out += columns(rows, "nnnnl")
     if s.live:
+        of = ", ".join(f"{name} {size(b)}" for name, b in s.categories if b)
         held = ", ".join(f"{name} ({size(b)})" for name, b in s.live)
-        out += ["", f"live at the limit: {held}"]
+        out += ["", *([f"live at the limit: {of}"] if of else []), f"the largest of it: {held}"]
     return printed(out)
 
 
 def _view(s: Largest) -> dict[str, Any]:
-    points = [
-        {
-            "id": r.number,
-            "x": r.seconds_per_item,
-            "y": r.figures.peak_bytes,
-            "label": f"{r.number:,}",
-            "front": r.fits,
-        }
-        for r in s.rows
-        if r.figures is not None and r.seconds_per_item is not None
-    ]
+    known = [(r, r.figures.peak_bytes, r.seconds_per_item) for r in s.rows if r.figures is not None]
     sections: list[dict[str, Any]] = [{"type": "facts", "rows": [
         ["largest that fits", _number(s)],
         ["memory", size(s.limit_bytes)],
         ["peaks of", s.compiled_for or "no program"],
-        *[[f"live: {name}", size(b)] for name, b in s.live],
+        *[[f"live: {name}", size(b)] for name, b in s.categories or s.live if b],
     ]}]  # fmt: skip
-    if points:
-        sections.append({
-            "type": "scatter", "title": "Time per item against memory",
-            "note": "The line joins those that fit.",
-            "x": {"name": "modelled time per item", "unit": "s"},
-            "y": {"name": "peak memory", "unit": "B"}, "points": points,
-        })  # fmt: skip
+    for title, unit, at in (("Peak memory", "B", 1), ("Modelled time per item", "s", 2)):
+        points = [
+            {
+                "id": row[0].number, "x": row[0].number, "y": row[at],
+                "label": f"{row[0].number:,}", "front": row[0].fits,
+            }
+            for row in known if row[at] is not None
+        ]  # fmt: skip
+        if points:
+            sections.append({
+                "type": "scatter", "title": title, "note": "The line joins those that fit.",
+                "x": {"name": "number", "unit": ""},
+                "y": {"name": title.lower(), "unit": unit}, "points": points,
+            })  # fmt: skip
     sections.append({
         "type": "table", "title": "Tried",
         "columns": [

@@ -173,7 +173,8 @@ def text(s: Variants) -> str:
         )  # fmt: skip
     chips = {v.figures.hardware for v in s.rows if v.figures is not None and v.figures.hardware}
     on = f", step modelled on {', '.join(sorted(chips))}" if chips else ""
-    out = [f"{s.title}: {len(s.rows)} programs{on}"]
+    many = f"{len(s.rows)} programs"
+    out = [f"{many if s.title == many else f'{s.title}: {many}'}{on}"]
     if s.cancelled:
         out.append("cancelled before the end")
     out += ["", *columns(rows, "l" + "n" * (len(heads) - 1))]

@@ -121,6 +121,7 @@ def _changed(job: dict[str, Any], functions: dict[str, Any]) -> dict[str, Any]:
     if job["want"] == "live":
         live = found.memory.live_at_peak[:LIVE]
         answer["live"] = [[v.name, int(v.bytes)] for v in live]
+        answer["categories"] = [[c, int(b)] for c, b in found.memory.by_category.items()]
         answer["does_not_fit"] = bool(found.does_not_fit)
         answer["compiled_for"] = found.target.device_kind or found.target.platform
     return answer

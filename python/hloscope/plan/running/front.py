@@ -31,11 +31,14 @@ def scatter(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The section of a page; none without points (id, x in seconds, y in bytes, label, front)."""
     if not points:
         return []
+    note = "The line joins those that no other beats on both."
+    if sum(bool(p["front"]) for p in points) == 1:
+        note = "No other beats the marked one on both."
     return [
         {
             "type": "scatter",
             "title": "Time against memory",
-            "note": "The line joins those that no other beats on both.",
+            "note": note,
             "x": {"name": "modelled step time", "unit": "s"},
             "y": {"name": "peak memory", "unit": "B"},
             "points": list(points),
