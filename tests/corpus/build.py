@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from quickly import AS_USERS_DO
 
 from .programs import PROGRAMS
 from .registry import Made, Program
@@ -87,7 +88,9 @@ def build(name: str, topology: str | None = None) -> Built:
     """Lowers and compiles; a program without a mesh goes to one chip of the topology."""
     made = make(name, topology)
     lowered = made.lower()
-    return Built(PROGRAMS[name], topology, made, lowered, lowered.compile())
+    options = AS_USERS_DO if topology is None else None
+    compiled = lowered.compile(compiler_options=options)
+    return Built(PROGRAMS[name], topology, made, lowered, compiled)
 
 
 def make(name: str, topology: str | None = None) -> Made:

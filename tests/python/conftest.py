@@ -20,19 +20,15 @@ import pytest
 if TYPE_CHECKING:
     from corpus.build import Built
 
-_DEVICES = "--xla_force_host_platform_device_count=8"
-# LLVM's own passes take half of a compile and change no HLO.
-_QUICKLY = "--xla_backend_optimization_level=0"
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-for _flag in (_DEVICES, _QUICKLY):
-    if _flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}".strip()
-
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests"))
+import quickly  # noqa: E402
+
+quickly.set_flags(devices=8)
 if importlib.util.find_spec("hloscope") is None:
     sys.path.insert(0, str(REPO / "python"))
     os.environ["PYTHONPATH"] = os.pathsep.join(

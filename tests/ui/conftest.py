@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests"))
+import quickly  # noqa: E402
+
+quickly.set_flags()
 if importlib.util.find_spec("hloscope") is None:
     sys.path.insert(0, str(REPO / "python"))
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import hloscope as hs
 import pytest
+import quickly
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 # Before jax starts: the program compiled here is sharded over eight devices.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+quickly.set_flags(devices=8)
 
 OpenPage = Callable[..., "Page"]
 REPO = Path(__file__).resolve().parents[2]

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import quickly
 import yaml
 from hloscope.show.cli import parser
 
@@ -41,8 +42,6 @@ PAGES = [
 ]
 BLOCK = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```(\w*)[^\n]*\n(.*?)^```", re.S | re.M)
 RUN = ("python", "ipython", "console")
-# LLVM's own passes change no HLO and no sentence of a page.
-QUICKLY = "--xla_backend_optimization_level=0"
 
 DRIVER = r"""
 import gc, json, os, subprocess, sys, traceback
@@ -120,7 +119,7 @@ def pages() -> Iterator[Callable[[Path, list[tuple[str, int, str]], Path], int]]
     env = dict(
         os.environ,
         JAX_PLATFORMS="cpu",
-        XLA_FLAGS=f"--xla_force_host_platform_device_count=8 {QUICKLY}",
+        XLA_FLAGS=quickly.flags(devices=8),
         HLOSCOPE_NO_BROWSER="1",
         PATH=os.pathsep.join(paths),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import quickly
 
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 nbformat = pytest.importorskip("nbformat")
@@ -22,12 +23,14 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.ipy
 def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a notebook in a kernel with none of the tests' own jax settings.
 
-    But for LLVM's passes, which take half of a compile and change nothing that is shown.
+    But for those with which it compiles quickly.
     """
     for name in ("JAX_PLATFORMS", *(n for n in os.environ if n.startswith("TPU_"))):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    monkeypatch.setenv("XLA_FLAGS", quickly.flags())
     notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        cell.source = cell.source.replace('"--xla_force', f'"{quickly.flags()} --xla_force')
     client = nbclient.NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
