@@ -106,15 +106,15 @@ def test_layouts_as_xla_prints_them() -> None:
 
 def test_shapes_are_read_once_and_those_that_are_none_are_named() -> None:
     cache = ShapeCache()
-    good = made("Shape", "element_type: 11 dimensions: 3")
-    assert cache.get(good) is cache.get(made("Shape", "element_type: 11 dimensions: 3"))
+    good = made("Shape", "element_type: 11 dimensions: 3").SerializeToString()
+    assert cache.get(good) is cache.get(bytes(bytearray(good)))
     assert cache.get(good).byte_size == 12
     assert cache.bad == []
-    bad = made("Shape", "element_type: 11 dimensions: -3")
+    bad = made("Shape", "element_type: 11 dimensions: -3").SerializeToString()
     assert cache.get(bad) is cache.get(bad)
     assert cache.get(bad).text == "f32[-3]"
     assert cache.bad == ["f32[-3]"]
-    cache.get(made("Shape", "element_type: 99"))
+    cache.get(made("Shape", "element_type: 99").SerializeToString())
     assert cache.unknown_elements[-1:] == ("type99",)
 
 

@@ -2,20 +2,21 @@
 
 Two ordered parts, as in ``HloInstruction::PrintExtraAttributes``: what only this opcode
 has (proto_opcodes.py), then what any instruction may have
-(``attribute_text``): called computations, sharding, frontend attributes, control
+(``AttributeTexts``): called computations, sharding, frontend attributes, control
 predecessors, origin, metadata, backend config.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...hlo.collective_kinds import KINDS
 from ...hlo.parts import escape
 from ...hlo.texts.regex import regex_bytes
-from .context import ProtoContext, text_of
+from .context import ProtoContext, metadata_text, text_of
 from .opcodes import OPCODE_ATTRIBUTES
+from .shapes import shape_of
 from .shardings import numbers, sharding_text
 
 _TO_APPLY = frozenset(
@@ -29,36 +30,98 @@ _TO_APPLY = frozenset(
 # -- what any instruction may have ----------------------------------------------------
 
 
-def attribute_text(
-    i: Any, opcode: str, context: ProtoContext, wrapped: tuple[Any, str] | None
-) -> str:
-    """The attribute text of an instruction. ``wrapped``: the instruction (and its opcode) inside an
-    async one that is printed as ``slice-start`` and the like."""
-    parts: list[str] = []
-    if opcode.startswith("async-") and i.async_execution_thread:
-        parts.append(f'async_execution_thread="{escape(i.async_execution_thread)}"')
-    if wrapped is not None:
-        inner = ProtoContext(context.payloads)
-        inner.computations = context.computations
-        inner.kinds = context.kinds
-        parts += _own(wrapped[0], wrapped[1], inner)
-        parts += _shared(wrapped[0], wrapped[1], inner)
-        parts += _shared(i, "", context)
-    else:
-        parts += _own(i, opcode, context)
-        parts += _shared(i, opcode, context)
-    if i.HasField("original_value"):
-        parts.append("origin={" + _origin(i.original_value, i.shape) + "}")
-    if i.HasField("metadata"):
-        text = context.metadata(i.metadata)
-        if text:
-            parts.append("metadata={" + text + "}")
-    config = i.backend_config
-    if not config and i.HasField("backend_config_payload"):
-        config = context.payload(i.backend_config_payload)
-    if config:
-        parts.append("backend_config=" + quoted_or_json(config))
-    return ", ".join(parts)
+class Written(NamedTuple):
+    """The texts of details, which most instructions share with others; "" for none."""
+
+    own: str  # what only this opcode has
+    shared: str  # what any may have, after what it calls and before its metadata
+    config: str
+    is_plain: bool  # nothing else may stand between own, shared, metadata and config
+
+
+class AttributeTexts:
+    """Attribute texts of a module: those of equal details are written once."""
+
+    def __init__(self, context: ProtoContext) -> None:
+        self.context = context
+        self._written: dict[bytes, Written] = {}
+
+    def of(
+        self, i: Any, details: Any, opcode: str, called: list[int] | None,
+        wrapped: tuple[Any, Any, str] | None = None,
+    ) -> str:  # fmt: skip
+        """That of an instruction, which calls these computations.
+
+        ``wrapped``: the instruction, its details and opcode inside an async one that is printed as
+        ``slice-start`` and the like.
+        """
+        written = self._get(i, details, opcode)
+        metadata = self.context.metadata_of(i.metadata)
+        if written.is_plain and not called and wrapped is None:
+            parts = [written.own, written.shared, metadata, written.config]
+        else:
+            parts = self._in_full(written, i, details, opcode, called, wrapped)
+            parts += [metadata, written.config]
+        return ", ".join([p for p in parts if p])
+
+    def _get(self, i: Any, details: Any, opcode: str) -> Written:
+        key: bytes = details.SerializeToString()
+        found = self._written.get(key)
+        if found is None:
+            found = self._write(i, details, opcode)
+            if not self.context.looked():
+                self._written[key] = found
+        return found
+
+    def _write(self, i: Any, details: Any, opcode: str) -> Written:
+        self.context.instruction = i
+        config = details.backend_config
+        if not config and details.HasField("backend_config_payload"):
+            config = self.context.payload(details.backend_config_payload)
+        return Written(
+            ", ".join(_own(details, opcode, self.context)),
+            ", ".join(_shared(details, self.context)),
+            "backend_config=" + quoted_or_json(config) if config else "",
+            not (
+                details.control_predecessor_ids
+                or details.HasField("original_value")
+                or opcode.startswith("async-")
+            ),
+        )
+
+    def _in_full(
+        self, written: Written, i: Any, details: Any, opcode: str, called: list[int] | None,
+        wrapped: tuple[Any, Any, str] | None,
+    ) -> list[str]:  # fmt: skip
+        """What is before the metadata, where more may be than what is written."""
+        parts: list[str] = []
+        if opcode.startswith("async-") and details.async_execution_thread:
+            parts.append(f'async_execution_thread="{escape(details.async_execution_thread)}"')
+        if wrapped is not None:
+            whole, inside, inner = wrapped
+            names, self.context.names = self.context.names, {}  # its own are in another computation
+            of_it = self._get(whole, inside, inner)
+            parts += self._calling(of_it, whole, inside, inner, list(whole.called_computation_ids))
+            self.context.names = names
+            parts.append(written.shared)
+        else:
+            parts += self._calling(written, i, details, opcode, called)
+        if details.HasField("original_value"):
+            parts.append("origin={" + _origin(details.original_value, shape_of(i)) + "}")
+        return parts
+
+    def _calling(
+        self, written: Written, i: Any, details: Any, opcode: str, called: list[int] | None
+    ) -> list[str]:
+        """What is written, with what it calls and what it waits for."""
+        self.context.instruction = i
+        calls = _calls(called, opcode, self.context) if called else []
+        self.context.looked()
+        parts = [written.own, *calls, written.shared]
+        if details.control_predecessor_ids:
+            names = (self.context.names.get(p, str(p)) for p in details.control_predecessor_ids)
+            parts.append("control-predecessors={" + ", ".join("%" + n for n in names) + "}")
+        return parts
 
 
 def _own(i: Any, opcode: str, context: ProtoContext) -> list[str]:
@@ -75,12 +138,12 @@ def _own(i: Any, opcode: str, context: ProtoContext) -> list[str]:
     return parts
 
 
-def _shared(i: Any, opcode: str, context: ProtoContext) -> list[str]:
-    parts = _calls(i, opcode, context) if i.called_computation_ids and opcode else []
+def _shared(i: Any, context: ProtoContext) -> list[str]:
+    parts = []
     if i.is_composite:
         parts.append("is_composite=true")
     if i.HasField("sharding"):
-        parts.append("sharding=" + sharding_text(i.sharding, context.metadata))
+        parts.append("sharding=" + sharding_text(i.sharding, metadata_text))
     if i.HasField("statistics_viz") and i.statistics_viz.statistics:
         s = i.statistics_viz
         stats = [f"{text_of(x.stat_name)}={x.stat_val:.6g}" for x in s.statistics]
@@ -88,21 +151,18 @@ def _shared(i: Any, opcode: str, context: ProtoContext) -> list[str]:
         parts.append("statistics={" + ",".join([shown, *stats]) + "}")
     if i.HasField("frontend_attributes") and i.frontend_attributes.map:
         parts.append("frontend_attributes=" + frontend_attributes_text(i.frontend_attributes))
-    if i.control_predecessor_ids and opcode:
-        names = (context.names.get(p, str(p)) for p in i.control_predecessor_ids)
-        parts.append("control-predecessors={" + ", ".join("%" + n for n in names) + "}")
     return parts
 
 
-def _calls(i: Any, opcode: str, context: ProtoContext) -> list[str]:
-    called = ["%" + context.computations.get(c, str(c)) for c in i.called_computation_ids]
+def _calls(ids: list[int], opcode: str, context: ProtoContext) -> list[str]:
+    called = ["%" + context.computations.get(c, str(c)) for c in ids]
     roles: tuple[str, ...] = ()
     if opcode == "while":
         called, roles = called[::-1], ("condition", "body")
     elif opcode == "select-and-scatter":
         roles = ("select", "scatter")
     elif opcode == "conditional":
-        if i.operand_ids and context.kinds.get(i.operand_ids[0]) == "pred":
+        if context.first_kind() == "pred":
             roles = ("true_computation", "false_computation")
         else:
             return ["branch_computations={" + ", ".join(called) + "}"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...hlo.parts import escape
+from .schema import message_class
 from .shardings import numbers
 
 
@@ -13,10 +14,28 @@ class ProtoContext:
 
     def __init__(self, payloads: Any) -> None:
         self.payloads = payloads
+        self.instruction: Any = None  # whose details are written
         self.names: dict[int, str] = {}  # instruction id → name, in the open computation
         self.computations: dict[int, str] = {}  # computation id → name
         self.kinds: dict[int, str] = {}  # instruction id → element type, in the open computation
         self._metadata: dict[bytes, str] = {}
+        self._looked = False
+
+    def whole(self) -> Any:
+        """The instruction itself, for what is not in its details: what is written with it holds
+        for this instruction only."""
+        self._looked = True
+        return self.instruction
+
+    def first_kind(self) -> str:
+        """The element type of the first operand, "" where it is not known."""
+        ids = self.whole().operand_ids
+        return self.kinds.get(ids[0], "") if ids else ""
+
+    def looked(self) -> bool:
+        """Whether ``whole`` was called since this was asked last."""
+        before, self._looked = self._looked, False
+        return before
 
     def payload(self, payload: Any) -> bytes:
         if payload.HasField("id") and 0 <= payload.id < len(self.payloads):
@@ -25,16 +44,17 @@ class ProtoContext:
         value: bytes = payload.value
         return value
 
-    def metadata(self, m: Any) -> str:
-        """``op_name="…" stack_frame_id=3`` without the braces; '' when nothing is set."""
-        key: bytes = m.SerializeToString()
-        found = self._metadata.get(key)
+    def metadata_of(self, data: bytes) -> str:
+        """``metadata={op_name="…" stack_frame_id=3}``; "" where nothing is set."""
+        found = self._metadata.get(data)
         if found is None:
-            found = self._metadata[key] = _metadata_text(m)
+            text = metadata_text(message_class("OpMetadata").FromString(data))
+            found = self._metadata[data] = "metadata={" + text + "}" if text else ""
         return found
 
 
-def _metadata_text(m: Any) -> str:
+def metadata_text(m: Any) -> str:
+    """``op_name="…" stack_frame_id=3`` without braces; "" where nothing is set."""
     parts = []
     for name in ("op_type", "op_name", "source_file"):
         value = getattr(m, name)

@@ -1,6 +1,6 @@
 """The attributes that only one opcode has, in the order and spelling of XLA's printer.
 
-OPCODE_ATTRIBUTES is the list: one short function per opcode.
+OPCODE_ATTRIBUTES is the list: one short function per opcode, of an instruction's ``Details``.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...hlo.parts import escape
-from .context import ProtoContext, text_of
+from .context import ProtoContext, metadata_text, text_of
 from .literals import literal_text
-from .shapes import shape_text
+from .shapes import shape_of, shape_text
 from .shardings import numbers, replica_groups_text, sharding_text
 
 _FFT = ("FFT", "IFFT", "RFFT", "IRFFT")
@@ -167,9 +167,9 @@ def _custom_call(i: Any, c: ProtoContext) -> list[str]:
         shapes = [shape_text(s) for s in i.operand_shapes_with_layout]
         parts.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
     parts += _flag("custom_call_has_side_effect", i.custom_call_has_side_effect)
-    if i.HasField("literal"):
-        kind = shape_text(i.literal.shape)
-        parts.append(f"literal={kind} {literal_text(i.literal)}")
+    if c.whole().HasField("literal"):
+        literal = c.whole().literal
+        parts.append(f"literal={shape_text(literal.shape)} {literal_text(literal)}")
     parts += _output_aliasing(i)
     if i.custom_call_schedule:
         parts.append(f"schedule={_name(_SCHEDULE, i.custom_call_schedule)}")
@@ -199,7 +199,7 @@ def _permute(i: Any, c: ProtoContext) -> list[str]:
     parts = [*_channel(i), "source_target_pairs={" + pairs + "}"]
     sizes = list(i.dynamic_slice_sizes)
     if sizes:  # the sizes of each part that is sent, one after another
-        rank = len(_first_array(i.shape).dimensions) or len(sizes)
+        rank = len(_first_array(shape_of(c.whole())).dimensions) or len(sizes)
         lists = (sizes[k : k + rank] for k in range(0, len(sizes), rank))
         parts.append("slice_sizes={" + ",".join(f"{{{numbers(x)}}}" for x in lists) + "}")
     return parts
@@ -224,10 +224,8 @@ _TOTAL = {"s": "SIGNED", "u": "UNSIGNED", "p": "UNSIGNED"}
 
 def _compare(i: Any, c: ProtoContext) -> list[str]:
     parts = [f"direction={text_of(i.comparison_direction)}"]
-    kind = c.kinds.get(i.operand_ids[0], "") if i.operand_ids else ""
-    usual = _TOTAL.get(kind[:1], "FLOAT")
     chosen = text_of(i.comparison_type)
-    if chosen and chosen != usual:
+    if chosen and chosen != _TOTAL.get(c.first_kind()[:1], "FLOAT"):
         parts.append(f"type={chosen}")
     return parts
 
@@ -309,8 +307,8 @@ def _copy_start(i: Any, c: ProtoContext) -> list[str]:
 
 def _domain(i: Any, c: ProtoContext) -> list[str]:
     # XLA prints the user's side as entry and the operand's side as exit.
-    entry = sharding_text(i.domain_exit_sharding, c.metadata)
-    leave = sharding_text(i.domain_entry_sharding, c.metadata)
+    entry = sharding_text(i.domain_exit_sharding, metadata_text)
+    leave = sharding_text(i.domain_entry_sharding, metadata_text)
     return [f'domain={{kind="sharding", entry={entry}, exit={leave}}}']
 
 

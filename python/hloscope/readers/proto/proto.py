@@ -12,7 +12,8 @@ What a proto does not hold is not in the header: ``num_partitions`` is only in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from ...hlo.parts import FrameTable, ReadWarning
 from ..errors import ReadError
 from ..hlo import checks as hlo_checks
 from ..recognise import message_name, varint
-from .attributes import attribute_text, frontend_attributes_text
+from .attributes import AttributeTexts, frontend_attributes_text
 from .buffers import buffer_assignment, read_buffer_assignment
 from .context import ProtoContext, text_of
 from .literals import literal_text
@@ -33,19 +34,21 @@ from .shardings import numbers
 _OPCODE = re.compile(rb"[a-z][a-z0-9\-]*\Z")
 _ASYNC = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
 MAX_WARNINGS = 200
+_SMALL_LITERAL = 128  # bytes: numbers, of which many are the same
+Wrapped = tuple[Any, Any, str]  # an instruction, its details and its opcode
 
 __all__ = ["buffer_assignment_of", "read_buffer_assignment", "read_proto"]
 
 
 def read_proto(data: bytes, name: str = "") -> Module:
     """Reads a module, and of a cut dump what is left. Raises ``ReadError`` without a module."""
-    message, assignment, damaged = _parts(data)
+    message, details, assignment, damaged = _parts(data)
     warnings: list[ReadWarning] = []
     if damaged:
         warnings.append(ReadWarning("the dump is cut off or damaged; the rest was read"))
     if not message.computations:
         raise ReadError(f"{name or 'the data'} is not an HLO proto: it holds no computation")
-    module = _ModuleBuilder(message, warnings).build()
+    module = _ModuleBuilder(message, details, warnings).build()
     if not any(c.instructions for c in module.computations):
         raise ReadError(f"{name or 'the data'} is not an HLO proto: it holds no instruction")
     if assignment is not None:
@@ -55,19 +58,26 @@ def read_proto(data: bytes, name: str = "") -> Module:
 
 def buffer_assignment_of(data: bytes) -> BufferAssignment | None:
     """That of a dump, whose module is not read; None where it has none."""
-    message, assignment, _ = _parts(data)
+    message, _, assignment, _ = _parts(data)
     return None if assignment is None else buffer_assignment(assignment, message)
 
 
-def _parts(data: bytes) -> tuple[Any, Any, bool]:
-    """Messages of the module and of its buffer assignment, and whether the dump is damaged."""
+def _parts(data: bytes) -> tuple[Any, Any, Any, bool]:
+    """Messages of the module, of its instructions' details and of its buffer assignment, and
+    whether the dump is damaged."""
     kind = message_name(data) or "HloModule"
     message, damaged = _parse(kind, data)
+    whole = message.SerializeToString() if damaged else data
+    del message  # it only shows that the others can be read
+    own = message_class(f"Own{kind}").FromString(whole)
+    details = message_class(f"Details{kind}").FromString(whole)
+    details.DiscardUnknownFields()
     if kind == "HloModule":
-        return message, None, damaged
-    program = message.hlo if kind == "HloSnapshot" else message
-    has_one = program.HasField("buffer_assignment")
-    return program.hlo_module, program.buffer_assignment if has_one else None, damaged
+        return own, details, None, damaged
+    if kind == "HloSnapshot":
+        own, details = own.hlo, details.hlo
+    assignment = own.buffer_assignment if own.HasField("buffer_assignment") else None
+    return own.hlo_module, details.hlo_module, assignment, damaged
 
 
 def _parse(kind: str, data: bytes) -> tuple[Any, bool]:
@@ -132,13 +142,14 @@ class _ComputationProto(NamedTuple):
 
     message: Any
     instructions: list[Any]
+    details: Sequence[Any]
     calls: list[tuple[Any, list[int]]]
 
     @classmethod
-    def of(cls, message: Any) -> _ComputationProto:
-        instructions = list(message.instructions)
-        calls = [(i, list(ids)) for i in instructions if (ids := i.called_computation_ids)]
-        return cls(message, instructions, sorted(calls, key=lambda call: call[0].id))
+    def of(cls, message: Any, details: Any) -> _ComputationProto:
+        own = list(message.instructions)
+        calls = [(i, list(ids)) for i in own if (ids := i.called_computation_ids)]
+        return cls(message, own, details.instructions, sorted(calls, key=lambda call: call[0].id))
 
     def callees(self) -> Iterator[int]:
         return chain.from_iterable(ids for _, ids in self.calls)
@@ -147,7 +158,7 @@ class _ComputationProto(NamedTuple):
 class _ModuleBuilder:
     """Builds one Module from its parsed message. Made once, used once."""
 
-    def __init__(self, message: Any, warnings: list[ReadWarning]) -> None:
+    def __init__(self, message: Any, details: Any, warnings: list[ReadWarning]) -> None:
         self.message = message
         self.warnings = warnings
         self.shapes = ShapeCache()
@@ -156,9 +167,12 @@ class _ModuleBuilder:
         self.count = 0
         self.dropped_warnings = 0
         self.opcodes: dict[bytes, str] = {}
-        self.bodies = [_ComputationProto.of(c) for c in message.computations]
+        self.literals: dict[bytes, str] = {}
+        both = zip(message.computations, details.computations, strict=True)
+        self.bodies = [_ComputationProto.of(c, d) for c, d in both]
         self.by_id = {b.message.id: b for b in self.bodies}
         self.context.computations = {k: text_of(b.message.name) for k, b in self.by_id.items()}
+        self.attributes = AttributeTexts(self.context)
         self.wrapped = self._wrapped_instructions()
         entry = message.schedule.sequences if message.HasField("schedule") else ()
         self.schedule = {s.key: s.value.instruction_ids for s in entry}
@@ -213,18 +227,19 @@ class _ModuleBuilder:
                     stack.pop()
         return order
 
-    def _wrapped_instructions(self) -> dict[int, tuple[Any, str]]:
-        """Computations that only wrap the instruction of an async one: id → (it, opcode)."""
-        out: dict[int, tuple[Any, str]] = {}
+    def _wrapped_instructions(self) -> dict[int, Wrapped]:
+        """Computations that only wrap the instruction of an async one: id → it."""
+        out: dict[int, Wrapped] = {}
         for i, called in chain.from_iterable(b.calls for b in self.bodies):
             if i.opcode != b"async-start" or len(called) != 1:
                 continue
             target = self.by_id.get(called[0])
             if target is None or called[0] in out:
                 continue
-            real = [x for x in target.instructions if x.opcode != b"parameter"]
-            if len(real) == 1 and real[0].id == target.message.root_id:
-                out[called[0]] = (real[0], text_of(real[0].opcode))
+            real = [k for k, x in enumerate(target.instructions) if x.opcode != b"parameter"]
+            if len(real) == 1 and target.instructions[real[0]].id == target.message.root_id:
+                it = target.instructions[real[0]]
+                out[called[0]] = (it, target.details[real[0]], text_of(it.opcode))
         return out
 
     def _computation(self, body: _ComputationProto, index: int) -> Computation:
@@ -243,12 +258,13 @@ class _ModuleBuilder:
             out.attribute_text = f'execution_thread="{thread}"'
         protos = self._ordered(body)
         found: dict[int, Instruction] = {}
-        by_name: dict[str, Instruction] = {}
-        for p in protos:
-            i = self._instruction(p, out)
-            found[p.id] = i
-            if by_name.setdefault(i.name, i) is not i:
-                self._warn(f"two instructions named {i.name!r} in %{out.name}")
+        for p, _ in protos:
+            found[p.id] = self._instruction(p, out)
+        by_name = {i.name: i for i in found.values()}
+        if len(by_name) != len(found):
+            repeated = Counter(i.name for i in found.values())
+            for name in (n for n, count in repeated.items() if count > 1):
+                self._warn(f"two instructions named {name!r} in %{out.name}")
         out.instructions = tuple(found.values())
         if len(found) != len(protos):
             self._warn(f"instructions of %{out.name} share an id; the last of each was kept")
@@ -256,15 +272,16 @@ class _ModuleBuilder:
         out.root = found.get(c.root_id)
         if out.root is not None:
             out.root.is_root = True
-        self._finish(protos, found, out)
+        self._finish(protos, found, out, {p.id: ids for p, ids in body.calls})
         return out
 
-    def _ordered(self, body: _ComputationProto) -> list[Any]:
+    def _ordered(self, body: _ComputationProto) -> list[tuple[Any, Any]]:
+        """(instruction, its details) in the order of the schedule."""
         order = self.schedule.get(body.message.id)
-        protos = body.instructions
+        protos = list(zip(body.instructions, body.details, strict=True))
         if not order:
             return protos
-        by_id = {p.id: p for p in protos}
+        by_id = {p[0].id: p for p in protos}
         scheduled = [by_id.pop(k) for k in order if k in by_id]
         return scheduled + list(by_id.values())
 
@@ -289,14 +306,18 @@ class _ModuleBuilder:
         i.attribute_text = ""
         return i
 
-    def _finish(self, protos: list[Any], found: dict[int, Instruction], c: Computation) -> None:
+    def _finish(
+        self, protos: list[tuple[Any, Any]], found: dict[int, Instruction], c: Computation,
+        calls: dict[int, list[int]],
+    ) -> None:  # fmt: skip
         """Sets operands and attributes, now that every instruction of the computation exists."""
-        context = self.context
+        context, text = self.context, self.attributes.of
         context.names = {k: i.name for k, i in found.items()}
         context.kinds = {k: i.shape.element_type for k, i in found.items()}
-        started: dict[int, tuple[Any, str] | None] = {}  # async instruction → what it wraps
-        for number, (p, i) in enumerate(zip(protos, found.values(), strict=False)):
-            i.index = self.count + number
+        started: dict[int, Wrapped | None] = {}  # async instruction → what it wraps
+        of_each = zip(protos, found.items(), strict=False)
+        for number, ((p, details), (key, i)) in enumerate(of_each, self.count):
+            i.index = number
             ids = p.operand_ids
             if ids:
                 i.operands = tuple([found[k] for k in ids if k in found])
@@ -307,25 +328,34 @@ class _ModuleBuilder:
             elif i.opcode == "parameter":
                 i.argument_text = str(p.parameter_number)
             elif i.opcode == "constant":
-                i.argument_text = literal_text(p.literal)
+                i.argument_text = self._literal(p.literal)
             wrapped = None
             if i.opcode in _ASYNC:
                 wrapped = self._wrapped_by(p, i.opcode, started)
                 started[p.id] = wrapped
             if wrapped is not None:
                 opcode = i.opcode
-                i.opcode = wrapped[1] + _ASYNC[opcode]
+                i.opcode = wrapped[2] + _ASYNC[opcode]
                 if opcode == "async-start":
-                    i.attribute_text = attribute_text(p, opcode, context, wrapped)
+                    i.attribute_text = text(p, details, opcode, None, wrapped)
                 else:
-                    i.attribute_text = attribute_text(p, "async-done", context, None)
+                    i.attribute_text = text(p, details, "async-done", calls.get(key))
             else:
-                i.attribute_text = attribute_text(p, i.opcode, context, None)
+                i.attribute_text = text(p, details, i.opcode, calls.get(key))
         self.count += len(c.instructions)
 
+    def _literal(self, literal: Any) -> str:
+        if literal.ByteSize() > _SMALL_LITERAL:
+            return literal_text(literal)
+        key = literal.SerializeToString()
+        found = self.literals.get(key)
+        if found is None:
+            found = self.literals[key] = literal_text(literal)
+        return found
+
     def _wrapped_by(
-        self, p: Any, opcode: str, started: dict[int, tuple[Any, str] | None]
-    ) -> tuple[Any, str] | None:
+        self, p: Any, opcode: str, started: dict[int, Wrapped | None]
+    ) -> Wrapped | None:
         if p.called_computation_ids:
             return self.wrapped.get(p.called_computation_ids[0])
         for k in p.operand_ids:

@@ -9,17 +9,20 @@ Three liberties, all wire-compatible:
 * enums are ``int``, so a value newer than this table is kept;
 * proto2 presence, so that "absent" and "zero" can be distinguished.
 
-One line per message: ``Name: field type number, …``; ``*`` marks a repeated field.
+One line per message: ``Name: field type number, …``; ``*`` marks a repeated field. Instructions
+are read as ``OwnInstruction`` and as ``DetailsInstruction``, which many have in common.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # imported when a proto is read: most files are text
     from google.protobuf import descriptor_pb2, descriptor_pool
 
+    Which = Callable[[descriptor_pb2.FieldDescriptorProto], bool]
 
 PACKAGE = "hloscope.xla"
 
@@ -187,6 +190,14 @@ Profile: sample_type *ValueType 1, sample *Sample 2, location *Location 4, funct
   string_table *bytes 6
 """
 
+# What tells an instruction from others like it: what is left is an instruction's ``Details``.
+_OWN = (
+    "name", "opcode", "shape", "metadata", "literal", "parameter_number", "id", "operand_ids",
+    "called_computation_ids",
+)  # fmt: skip
+# Not taken apart: most are those of another instruction.
+_UNREAD = ("shape", "metadata")
+
 _SCALARS = {
     "int": "INT64",
     "int32": "INT32",
@@ -206,10 +217,11 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(
         name="hloscope/xla.proto", package=PACKAGE, syntax="proto2"
     )
+    messages = {}
     for line in _SCHEMA.strip().splitlines():
         if not line.startswith(" "):
             name, _, line = line.partition(":")
-            message = file.message_type.add(name=name)
+            message = messages[name] = file.message_type.add(name=name)
         for part in line.split(","):
             field_name, kind, number = part.split()
             repeated = kind.startswith("*")
@@ -224,7 +236,30 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
             else:
                 field.type = kinds.TYPE_MESSAGE
                 field.type_name = f".{PACKAGE}.{kind}"
+    _read_as(file, "Own", lambda f: f.name in _OWN, lambda _: True)
+    _read_as(file, "Details", lambda f: f.name == "opcode" or f.name not in _OWN, lambda _: False)
     return file
+
+
+def _read_as(
+    file: descriptor_pb2.FileDescriptorProto, prefix: str, of_instruction: Which, around: Which
+) -> None:
+    """Adds ``OwnInstruction`` with such of its fields, and ``OwnHloModule`` and the like around it
+    with such of theirs."""
+    messages = {m.name: m for m in file.message_type}
+    made = file.message_type.add(name=f"{prefix}Instruction")
+    made.field.extend(f for f in messages["Instruction"].field if of_instruction(f))
+    for field in made.field:
+        if field.name in _UNREAD:
+            field.type = field.TYPE_BYTES
+            field.ClearField("type_name")
+    for name in ("Computation", "HloModule", "HloProto", "HloSnapshot"):
+        inside, made = made.name, file.message_type.add(name=prefix + name)
+        holds = f".{PACKAGE}.{inside.removeprefix(prefix)}"
+        made.field.extend(f for f in messages[name].field if f.type_name == holds or around(f))
+        for field in made.field:
+            if field.type_name == holds:
+                field.type_name = f".{PACKAGE}.{inside}"
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...hlo.shape import MAX_TUPLE_DEPTH, Shape, parse_shape
+from .schema import message_class
 
 # PrimitiveType of xla_data.proto
 ELEMENT_TYPES = {
@@ -83,6 +84,11 @@ def layout_text(layout: Any, depth: int = 0) -> str:
     return "{" + order + (":" + rest if rest else "") + "}"
 
 
+def shape_of(own: Any) -> Any:
+    """The ShapeProto of an instruction's ``Own``."""
+    return message_class("Shape").FromString(own.shape)
+
+
 class ShapeCache:
     """Interns shapes by their serialized bytes: 100,000 instructions have a few hundred."""
 
@@ -95,15 +101,14 @@ class ShapeCache:
         """Element types of the shapes so far whose size is not known, each once."""
         return tuple(dict.fromkeys(t for s in self._seen.values() for t in s.unknown_elements))
 
-    def get(self, shape: Any) -> Shape:
-        key: bytes = shape.SerializeToString()
-        found = self._seen.get(key)
+    def get(self, data: bytes) -> Shape:
+        found = self._seen.get(data)
         if found is None:
-            text = shape_text(shape)
+            text = shape_text(message_class("Shape").FromString(data))
             try:
                 found = parse_shape(text)
             except ValueError:
                 self.bad.append(text[:80])
                 found = Shape(text, "opaque")
-            self._seen[key] = found
+            self._seen[data] = found
         return found
