@@ -7,6 +7,7 @@ only the opcodes that can call a computation are searched for calls.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,7 @@ def _plain_calls(text: str) -> list[tuple[str, str]] | None:
     return out
 
 
+@lru_cache(maxsize=10_000)  # walks ask it again and again of the same elements
 def element_index(attribute_text: str) -> int | None:
     """The number in ``index=3``; None if it is not a number."""
     text = attribute_text

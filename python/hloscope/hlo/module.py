@@ -129,6 +129,17 @@ class Instruction:
         self.module._link_users()
         return self._users
 
+    def users_of(self, element: int) -> tuple[Instruction, ...]:
+        """The users of a tuple without those that take another element of it."""
+        found = self.module._element_users.get((self.index, element))
+        if found is None:
+            found = tuple(
+                u for u in self.users
+                if u.opcode != "get-tuple-element" or u.tuple_index == element
+            )  # fmt: skip
+            self.module._element_users[self.index, element] = found
+        return found
+
     @property
     def op_name(self) -> str:
         """``metadata.op_name``, such as ``jit(step)/jvp(layer_0)/dot_general``; '' if none."""
@@ -514,6 +525,9 @@ class Module:
         default_factory=dict, repr=False
     )
     _parameters: dict[int, tuple[Instruction, ...]] = field(default_factory=dict, repr=False)
+    _element_users: dict[tuple[int, int], tuple[Instruction, ...]] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def _is_whole(self) -> bool:
@@ -591,7 +605,7 @@ class Module:
             computations.append(c)
         self.computations = tuple(computations)
         self.entry = None if state["entry"] is None else computations[state["entry"]]
-        self._linked, self._called, self._parameters = False, {}, {}
+        self._linked, self._called, self._parameters, self._element_users = False, {}, {}, {}
 
     def __repr__(self) -> str:
         n = sum(len(c.instructions) for c in self.computations)
@@ -600,7 +614,9 @@ class Module:
 
 
 # Fields that ``__getstate__`` writes as rows.
-_LINKED = frozenset(["computations", "entry", "_linked", "_called", "_parameters"])
+_LINKED = frozenset(
+    ["computations", "entry", "_linked", "_called", "_parameters", "_element_users"]
+)
 
 
 def _instruction(module: Module, index: int) -> Instruction:

@@ -417,11 +417,12 @@ class _Walk:
         """Positions that hold a value one step on, and its uses for something else."""
         ahead: list[Position] = []
         used: list[Use] = []
-        for user in p.instruction.users:
+        i = p.instruction
+        for user in i.users_of(p.element[0]) if p.element else i.users:
             for k, operand in enumerate(user.operands):
-                if operand is p.instruction:
+                if operand is i:
                     self._taken(p, user, k, ahead, used)
-        if p.instruction.is_root:
+        if i.is_root:
             self._returned(p, ahead)
         return ahead, used
 

@@ -415,7 +415,7 @@ def _is_gradient(
         return False
     phase = phases(facts.module)
     late = any(int(phase[m.index]) >= BACKWARD for m in makers) or row.phase == "backward"
-    if not late or not any(int(p) == BACKWARD for p in set(phase.tolist())):
+    if not late or not (phase == BACKWARD).any():
         return False
     through = _WITHIN | _ELEMENTWISE | opcodes.LOOPS | opcodes.RESHARDS | _SUMMED_ON | {"call"}
     for result in results:
