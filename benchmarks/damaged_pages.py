@@ -2,8 +2,9 @@
 
     python benchmarks/damaged_pages.py [-n 2000] [--seed 1] [--keep FOLDER]
 
-Pages of programs, comparisons, passes and plans are damaged: a figure or a whole column of a
-block, a value anywhere in a header or in a plan, bytes; or opened at an address that is damaged.
+Pages of programs, comparisons, passes and plans, and those in saved notebooks, are damaged: a
+figure or a whole column of a block, a value anywhere in a header or in a plan, bytes; or opened at
+an address that is damaged.
 In each, keys are pressed and buttons, rows, sliders and the graph clicked. Printed are what failed,
 with the page in FOLDER, and the longest time between two frames.
 """
@@ -24,6 +25,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -48,6 +50,9 @@ STRUCT = {"u8": "B", "u16": "H", "u32": "I", "i32": "i", "f32": "f", "f64": "d"}
 DATA = re.compile(
     r'<script type="application/[^"]*" id="(hloscope-(?!code)[\w-]+)"[^>]*>(.*?)</script>', re.S
 )
+# An output of a saved notebook: the page is in a frame.
+NOTEBOOK = "notebook: "
+FRAMED = re.compile(r'(<iframe [^>]*srcdoc=")([^"]*)(")')
 CLICKED = ("[role=tab]", "button", "summary", "tbody tr", "select", "input")
 CLICK = """(element) => {
   const said = (name) => element.dispatchEvent(new Event(name, { bubbles: true }));
@@ -81,7 +86,8 @@ def pages() -> dict[str, str]:
     from corpus.by_hand import write_passes
     from hloscope.plan.stages.choices import Choice, exactly
     from hloscope.plan.stages.plan import make_plan
-    from hloscope.show.pages.page import page
+    from hloscope.show.html import frame
+    from hloscope.show.pages.page import mimebundle, page
     from test_plan import candidates
 
     golden = REPO / "tests" / "golden"
@@ -108,7 +114,25 @@ def pages() -> dict[str, str]:
         }
         made = {name: Path(path).read_text("utf-8") for name, path in written.items()}
     search = page("search", candidates(), "text")
-    return {"program": step.html(), "sharded": sharded.html(), "search": search, **made}
+    saved = {
+        f"{NOTEBOOK}program": frame(step),
+        f"{NOTEBOOK}search": mimebundle("search", candidates(), "text")[0]["text/html"],
+        f"{NOTEBOOK}comparison": hs.diff(step, other)._repr_mimebundle_()["text/html"],
+    }
+    return {"program": step.html(), "sharded": sharded.html(), "search": search, **made, **saved}
+
+
+def taken_out(name: str, output: str) -> str:
+    """The page that a notebook's output holds; others are pages themselves."""
+    return unescape(FRAMED.search(output)[2]) if name.startswith(NOTEBOOK) else output  # type: ignore[index]
+
+
+def put_back(name: str, output: str, page: str) -> str:
+    """The output with another page in it."""
+    if not name.startswith(NOTEBOOK):
+        return page
+    inside = page.replace("&", "&amp;").replace('"', "&quot;")
+    return "<!doctype html>" + FRAMED.sub(lambda m: m[1] + inside + m[3], output)
 
 
 class Damage:
@@ -249,10 +273,11 @@ class Tab:
         try:
             self.page.goto("about:blank")
             self.page.goto(url, timeout=20_000)
-            self.page.evaluate(WATCH)
+            inside = self.page.frames[-1]  # of a notebook's output; else the page's own
+            inside.evaluate(WATCH)
             self.page.wait_for_timeout(pick.choice((60, 150, 300)))
-            self._use(pick)
-            state = self.page.evaluate(STATE)
+            self._use(inside, pick)
+            state = inside.evaluate(STATE)
         except Exception as error:
             self.wrong.append(f"no answer: {str(error)[:200]}")
             return self.wrong
@@ -265,15 +290,16 @@ class Tab:
             self.wrong.append("shows nothing")
         return self.wrong
 
-    def _use(self, pick: random.Random) -> None:
+    def _use(self, inside: Any, pick: random.Random) -> None:
+        inside.evaluate("() => window.focus()")
         for key in ("Control+f", "2", "f", "/", "Escape", "ArrowRight", "Enter", "e", "c"):
             if pick.random() < 0.2:
                 self.page.keyboard.press(key)
         for selector in CLICKED:
             # handles: what another click removes meanwhile is still an element
-            if pick.random() < 0.35 and (found := self.page.locator(selector).element_handles()):
+            if pick.random() < 0.35 and (found := inside.locator(selector).element_handles()):
                 pick.choice(found).evaluate(CLICK)
-        canvas = self.page.locator("canvas")
+        canvas = inside.locator("canvas")
         if pick.random() < 0.3 and canvas.count() and (box := canvas.first.bounding_box()):
             x, y = box["x"] + box["width"] * pick.random(), box["y"] + box["height"] * pick.random()
             self.page.mouse.click(x, y)
@@ -299,11 +325,12 @@ def main() -> int:
         tab = Tab(browser)
         for n in range(given.n):
             name = damage.random.choice(sorted(whole))
-            page, done, address = whole[name], "", ""
-            if damage.random.random() < 0.2:
+            page, done, address = taken_out(name, whole[name]), "", ""
+            if not name.startswith(NOTEBOOK) and damage.random.random() < 0.2:
                 address = f"#{damage.address()}"
             else:
                 page, done = damage.page(page)
+            page = put_back(name, whole[name], page)
             file = Path(folder) / "page.html"
             file.write_text(page, "utf-8", errors="replace")
             wrong = tab.open(file.as_uri() + address, damage.random)
