@@ -13,6 +13,7 @@ estimates of cycles for 8 and 16 rows (v5e: 36 to 68 cycles a block, v6e: 134).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, opcodes
-from ..base.table import table
+from ..base.table import per_module, table
 from .flops import Work
 
 _LABELS = re.compile(r"\bdim_labels=([\da-z]+)_([\da-z]+)->([\da-z]+)")
@@ -102,6 +103,7 @@ def _of_convolution(i: Instruction) -> Product | None:
     return Product(batch, rows, columns, a.dimensions[left.index("f")])
 
 
+@lru_cache(maxsize=10_000)  # a program has few products of different dimensions
 def filled_flops(p: Product, side: int) -> float:
     """FLOPs that a unit of ``side`` × ``side`` could do in the time that the product takes.
 
@@ -127,14 +129,23 @@ def filled_work(module: Module, work: Work, side: int) -> npt.NDArray[np.float64
     if not side:
         return out
     out = out.copy()
-    t = table(module)
+    for n, p in _known_products(module):
+        if out[n] == 2.0 * prod(p):
+            out[n] = filled_flops(p, side)
+    return out
+
+
+@per_module
+def _known_products(module: Module) -> list[tuple[int, Product]]:
+    """(index, dimensions) of the products of one pass: the same for every chip."""
+    t, found = table(module), []
     for opcode in ("dot", "convolution"):
         for n in t.where(opcode).tolist():
             i = module.instructions[n]
             p = None if _PRECISE.search(i.attribute_text) else product_of(i)
-            if p is not None and out[n] == 2.0 * prod(p):
-                out[n] = filled_flops(p, side)
-    return out
+            if p is not None:
+                found.append((n, p))
+    return found
 
 
 def _up(n: int, to: int) -> int:
