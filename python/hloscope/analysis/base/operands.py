@@ -46,11 +46,21 @@ def given_name(parameter: Instruction) -> str:
 
 def source_of(value: Instruction, target: Target) -> ValueSource:
     """Follows ``value`` back to an argument, a constant, or the op that computes it."""
+    return _named(_source(value), target)
+
+
+def argument_of(value: Instruction) -> Instruction | None:
+    """The argument that ``source_of`` finds, or None."""
+    at = _source(value).instruction
+    return at if at.opcode == "parameter" and at.computation.is_entry else None
+
+
+def _source(value: Instruction) -> Position:
     through = ONE_ARRAY | opcodes.RESHARDS
     at = walk.source(value, through)
     while (sent := _sent_for(at)) is not None:
         at = walk.source(sent, through)
-    return _named(at, target)
+    return at
 
 
 _RENDEZVOUS = re.compile(r'_xla_host_transfer_rendezvous="([^"]*)"')

@@ -13,9 +13,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ....hlo import Instruction
-from ...base.operands import source_of
-from ...base.table import NO_TARGET, Table
+from ....hlo import Instruction, Module
+from ...base.operands import argument_of
+from ...base.table import Table, per_module
 
 # (text before the number, text behind it)
 Key = tuple[str, str]
@@ -31,6 +31,19 @@ _WORD = re.compile(r"\w+")
 
 def weights(anchor: Instruction) -> list[int]:
     """Arguments with only copies, casts and gathers between them and the product."""
+    known = _known_weights(anchor.module)
+    if anchor.index not in known:
+        known[anchor.index] = _weights(anchor)
+    return known[anchor.index]
+
+
+@per_module
+def _known_weights(module: Module) -> dict[int, list[int]]:
+    """Instruction → its weights, as far as they were asked for."""
+    return {}
+
+
+def _weights(anchor: Instruction) -> list[int]:
     operands = anchor.operands
     if anchor.opcode == "while" and operands and operands[0].opcode == "tuple":
         operands = operands[0].operands
@@ -38,9 +51,9 @@ def weights(anchor: Instruction) -> list[int]:
     for o in operands:
         made = o.opcode == "get-tuple-element" and o.operands and o.operands[0].opcode == "while"
         if not made and (len(o.shape.dimensions) > 1 or o.shape.is_tuple):
-            source = source_of(o, NO_TARGET)
-            if source.kind == "argument":
-                out.append(source.instruction.index)
+            argument = argument_of(o)
+            if argument is not None:
+                out.append(argument.index)
     return out
 
 
