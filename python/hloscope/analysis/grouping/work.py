@@ -91,6 +91,11 @@ def shares(module: Module) -> NDArray[np.float64]:
         first = int(t.first[c])
         whole = float(out[first : first + int(t.size[c])].sum())
         rows = list(callers[c])
+        if len(rows) == 1:  # as nearly all have, such as fusions
+            once = float(runs[t.computation[rows[0]]])
+            if whole and once:
+                out[rows[0]] += whole * once / once
+            continue
         often = runs[t.computation[rows]]  # one that several call is done for each of them
         if whole and often.sum():
             out[rows] += whole * often / often.sum()
