@@ -2,8 +2,8 @@
 
 LLVM's own passes take half of a compile and change no HLO. XLA's emitters through MLIR take two
 thirds of the rest; without them single elementwise instructions are in no fusion of their own,
-which no test of a small program asks. The corpus and the goldens compile with them, as users do;
-``HLOSCOPE_TESTS=all`` compiles everything so.
+which hardly any test of a small program asks. The corpus and the goldens compile with them, as
+users do, and those that ask (``AS_USERS_DO``); ``HLOSCOPE_TESTS=all`` compiles everything so.
 """
 
 from __future__ import annotations

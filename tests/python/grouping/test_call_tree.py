@@ -25,6 +25,7 @@ from hloscope.analysis.grouping.loop_names import loop_labels
 from hloscope.analysis.grouping.worth import worth
 from hloscope.view import build_view
 from hloscope.view.schema import decode
+from quickly import AS_USERS_DO
 
 
 def w(*shape: int) -> jax.ShapeDtypeStruct:
@@ -410,7 +411,8 @@ def test_what_lost_its_name_stays_in_its_layer(lost: str) -> None:
     def step(params: Any, x: jax.Array) -> Any:
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss)(params, x))
 
-    text = hs.capture(step, PARAMS, w(24, 16), exact=False, provenance=False).text
+    program = jax.jit(step, compiler_options=AS_USERS_DO)
+    text = hs.capture(program, PARAMS, w(24, 16), exact=False, provenance=False).text
     light = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = .*? (?:fusion|transpose|copy|reduce)\(")
     named = [line for line in text.splitlines() if light.match(line) and "dot" not in line]
     bare = {line: re.sub(lost, "", line) for line in named[::3]}

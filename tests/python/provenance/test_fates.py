@@ -16,6 +16,7 @@ from hloscope.readers import read_modules
 from jax.experimental import pallas
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from quickly import AS_USERS_DO
 
 # numpy's: arrays of jax start its threads, and a file that is imported should not
 X, V = np.ones((64, 64), np.float32), np.ones(64, np.float32)
@@ -207,7 +208,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[Any, Any]]] 
 
 
 def fates_of(name: str) -> Fates:
-    return hs.capture(PROGRAMS[name][0], *arguments_of(name), passes=True).fates()
+    program = jax.jit(PROGRAMS[name][0], compiler_options=AS_USERS_DO)
+    return hs.capture(program, *arguments_of(name), passes=True).fates()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
