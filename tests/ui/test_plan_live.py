@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("jupyter")
 SEARCH = """
 import os
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] += " --xla_force_host_platform_device_count=4"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 import hloscope as hs, jax, jax.numpy as jnp
 def step(w1, w2, x):
     return w1 - 1e-3 * jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w) @ w2))(w1), w2
