@@ -627,6 +627,15 @@ def test_the_same_values_are_run_and_compared(author: Author) -> None:
         cap.same_values()
 
 
+def test_keys_among_the_results_are_compared_too() -> None:
+    def step(key: Any, x: Any) -> Any:
+        key, own = jax.random.split(key)
+        return key, x + jax.random.normal(own, x.shape)
+
+    given = jax.eval_shape(lambda: jax.random.key(0)), jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    assert hs.capture(step, *given).what_if(donate="x").same_values().difference == 0
+
+
 def test_a_changed_capture_can_be_sent_and_then_changes_no_more(author: Author) -> None:
     """A policy of one's own is a function of jax's that cannot be sent; it stays behind."""
     policy = jax.checkpoint_policies.save_only_these_names("h")

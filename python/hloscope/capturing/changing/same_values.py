@@ -68,7 +68,12 @@ def _run(compiled: Any) -> Any:
         return jax.device_put(value, sharding)
 
     args, kwargs = jax.tree.map(make, compiled.args_info, compiled.input_shardings)
-    return jax.tree.map(np.asarray, compiled(*args, **kwargs))
+    return jax.tree.map(_plain, compiled(*args, **kwargs))
+
+
+def _plain(value: Any) -> Any:
+    is_key = jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(value) if is_key else value)
 
 
 def _difference(a: Any, b: Any) -> float:
