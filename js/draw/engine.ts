@@ -28,11 +28,16 @@ const LEAST_SCALE = 10 / SUB_SIZE;
 /** What holds this share of the work is opened though text is smaller, and boxes more, by this factor. */
 const MOST_WORK = 0.4;
 const SMALLER = 0.9;
-type Shape = Omit<PictureShape, "aspect">;
+interface Shape extends Pick<PictureShape, "spread" | "most" | "ways"> {
+  /** Each container may be placed in another way. */
+  free?: boolean;
+}
 /** The usual shape, and those tried when nothing fits. */
 const SHAPES: readonly Shape[] = [
   { spread: 1 },
   { spread: 0.65 },
+  { spread: 0.45 },
+  { spread: 0.45, most: 3 },
   { spread: 0.45, free: true },
   { spread: 0.45, most: 3, free: true },
 ];
@@ -88,6 +93,8 @@ export class Engine {
   private writer: ItemWriter;
   /** The shape of the initial picture, kept for those that follow. */
   private shape = SHAPES[0];
+  /** The scale at which the picture that is laid out has to fit. */
+  private least = LEAST_SCALE;
   private counts: FamilyCounts;
   /** The work of what is repeated inside each node; found when it is asked for. */
   private repeatedIn: Float64Array | null = null;
@@ -314,13 +321,23 @@ export class Engine {
     }
     return least;
   }
-  /** Closed boxes say more of what they hold where there is room for it. */
+  /** The plainest shape; closed boxes say more of what they hold where there is room for it. */
   private describe(least: number): void {
+    const fitting = this.shape;
+    this.least = least;
+    const fits = (shape: Shape): boolean => {
+      this.shape = shape;
+      return this.fitOf(this.openness) >= least && this.arrows <= MOST_ARROWS;
+    };
+    this.writer.most = 1;
+    const plain = SHAPES.find(fits) ?? fitting;
+    const allowed = SHAPES.filter((shape) => shape === plain || !shape.free);
     for (let lines = CONTENT_LINES + 1; lines > 1; lines--) {
       this.writer.most = lines;
-      if (this.fits(this.openness, least)) return;
+      if (allowed.some(fits)) return;
     }
     this.writer.most = 1;
+    this.shape = plain;
   }
   /** Whether most of the program is in a closed item: text may then be smaller to show it. */
   private isMost(node: number): boolean {
@@ -363,6 +380,7 @@ export class Engine {
   /** Whether a picture can be read in some shape, which is then kept. */
   private fits(openness: Openness, least: number, most = MOST_BOXES): boolean {
     const before = this.shape;
+    this.least = least;
     for (const shape of [before, ...SHAPES]) {
       this.shape = shape;
       const fit = this.fitOf(openness);
@@ -468,9 +486,12 @@ export class Engine {
     return found;
   }
   private laidOut(projection: Projection): Picture {
+    const { free, ...shape } = this.shape;
+    const room = { width: this.paneWidth / this.least, height: this.paneHeight / this.least };
     return layoutPicture(projection, this.writer, this.cache, {
-      ...this.shape,
+      ...shape,
       aspect: this.aspect,
+      room: free ? room : undefined,
     });
   }
   /** Scale at which the whole picture would fit the pane. */

@@ -130,8 +130,11 @@ export interface PictureShape {
   most?: number;
   /** Way (`WAYS`) of each container that does not have the usual one, by tree node. */
   ways?: ReadonlyMap<number, number>;
-  /** Each container takes the way in which the whole picture is largest. */
-  free?: boolean;
+  /**
+   * Room for the picture, in world units: each container takes the way in which the whole fits, with
+   * as few columns as possible, or is largest where it does not.
+   */
+  room?: { width: number; height: number };
 }
 
 /** A size that an item may have, with the layout of what is in it. */
@@ -168,8 +171,6 @@ export const WAYS: readonly Way[] = [
 const ROOT_WRAP = 420;
 /** Choices that are kept of an item. */
 const MOST_CHOICES = 8;
-/** A picture with one column more must be larger by this share. */
-const PER_CUT = 0.02;
 
 /** The choices of children that are tried together: all narrow, …, all wide. */
 function picksOf(children: Uint32Array, choices: Choice[][]): number[][] {
@@ -193,10 +194,12 @@ function narrowToWide(choices: Choice[]): Choice[] {
   return out;
 }
 
-function largest(choices: Choice[], aspect: number): Choice {
-  const score = (c: Choice): number =>
-    Math.min(aspect / c.width, 1 / c.height) / (1 + PER_CUT * c.cuts);
-  return choices.reduce((best, c) => (score(c) > score(best) ? c : best));
+/** The one with fewest columns of those that fit, the largest of them; else the largest of all. */
+function bestIn(room: { width: number; height: number }, choices: Choice[]): Choice {
+  const size = (c: Choice): number => Math.min(room.width / c.width, room.height / c.height);
+  const order = (a: Choice, b: Choice): number =>
+    (size(a) >= 1 && size(b) >= 1 ? a.cuts - b.cuts : 0) || size(b) - size(a);
+  return [...choices].sort((a, b) => Number(size(b) >= 1) - Number(size(a) >= 1) || order(a, b))[0];
 }
 
 /**
@@ -207,7 +210,7 @@ export function layoutPicture(
   projection: Projection,
   writer: ItemWriter,
   cache: LayoutCache,
-  { aspect, spread = 1, most, ways: given, free = false }: PictureShape,
+  { aspect, spread = 1, most, ways: given, room }: PictureShape,
 ): Picture {
   const { kind, childOffsets, children, inOffsets, inFrom } = projection;
   const count = projection.nodes.length;
@@ -291,7 +294,7 @@ export function layoutPicture(
     const pad = item === 0 ? M.ROOT_PAD : M.PAD;
     const header = item === 0 ? 0 : M.HEADER_HEIGHT;
     const found: Choice[] = [];
-    const tried = free ? WAYS.keys() : [given?.get(projection.nodes[item]) ?? 0];
+    const tried = room ? WAYS.keys() : [given?.get(projection.nodes[item]) ?? 0];
     for (const way of tried) {
       const { rows, wrap, aspect: inner } = WAYS[way];
       const [ratio, from] = item === 0 ? [aspect, Math.min(ROOT_WRAP, wrap)] : [inner, wrap];
@@ -308,7 +311,7 @@ export function layoutPicture(
         found.push({ width, height, cuts: inside + local.cuts, local, way, picks });
       }
     }
-    choices[item] = item === 0 ? [largest(found, aspect)] : narrowToWide(found);
+    choices[item] = item === 0 ? [room ? bestIn(room, found) : found[0]] : narrowToWide(found);
   }
   const layouts = new Map<number, LocalLayout>();
   const ways = new Map<number, number>();

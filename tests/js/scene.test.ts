@@ -7,8 +7,10 @@ import type { PaintState } from "../../js/draw/paint/paint-state.ts";
 import { paintScene } from "../../js/draw/paint/painter.ts";
 import { escapeXml, SvgSurface } from "../../js/draw/paint/svg-surface.ts";
 import { CHIP_HEIGHT, SUB_SIZE, TextMetrics } from "../../js/graph/metrics.ts";
+import { LayoutCache, layoutPicture } from "../../js/graph/picture.ts";
+import { ItemWriter } from "../../js/graph/project/items.ts";
 import { ItemKind } from "../../js/graph/project/projection.ts";
-import { nodeLabel } from "../../js/graph/project/words.ts";
+import { FamilyCounts, nodeLabel } from "../../js/graph/project/words.ts";
 import { itemLooks } from "../../js/scene/looks.ts";
 import type { Scene } from "../../js/scene/scene.ts";
 import type { RectStyle, Surface, TextStyle } from "../../js/scene/surface.ts";
@@ -322,6 +324,28 @@ describe("scene", () => {
       operands: k ? [k - 1] : [],
     }));
     expect(opened({ instructions, groups })).toEqual(["train_step"]);
+  });
+
+  test("columns and rows only where the picture does not fit without", () => {
+    let free = 0;
+    for (let width = 260; width <= 900; width += 20) {
+      const engine = engineOf(passes(), width, 0.6 * width);
+      const { ways, projection } = engine.openDefault().picture;
+      const writer = new ItemWriter(
+        engine.tree,
+        engine.flow,
+        new FamilyCounts(engine.tree, engine.flow),
+        METRICS,
+      );
+      const plain = layoutPicture(projection, writer, new LayoutCache(), {
+        aspect: 1.75,
+        spread: 0.45,
+      });
+      const fits = Math.min(width / plain.width, (0.6 * width) / plain.height) >= 10 / SUB_SIZE;
+      if (fits) expect(ways.size).toBe(0);
+      if (ways.size > 0) free++;
+    }
+    expect(free).toBeGreaterThan(3);
   });
 
   test("rows too wide for a narrow pane become shorter ones", () => {
