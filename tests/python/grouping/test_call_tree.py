@@ -837,3 +837,35 @@ def test_a_cast_that_xla_moved_leaves_the_layers_their_function(
     tree = group_tree(dump(function, *arguments))
     assert [x for x in tree.label if re.fullmatch(r"layer \d", x)] == []
     assert sum(bool(re.fullmatch(r"decoder_layer \d", x)) for x in tree.label) >= 3 * 4
+
+
+def test_calls_around_equal_turns_of_a_loop_are_the_layers() -> None:
+    """Two encoders in turn, each of four layers, each with two turns of a residual branch."""
+
+    def residual(p: Any, x: jax.Array) -> jax.Array:
+        for squeeze, expand in zip(p["squeeze"], p["expand"], strict=True):
+            x = x + jnp.tanh(x @ squeeze) @ expand
+        return x
+
+    def encoder_layer(p: Any, x: jax.Array) -> jax.Array:
+        x = residual(p, jax.nn.gelu(x @ p["up"]))
+        return jnp.sin(x @ p["out"])
+
+    def encode(ts: Any, fs: Any, t: jax.Array, f: jax.Array) -> jax.Array:
+        for te, fe in zip(ts, fs, strict=True):
+            t, f = encoder_layer(te, t), encoder_layer(fe, f)
+        return t.sum() + f.sum()
+
+    def step(ts: Any, fs: Any, t: jax.Array, f: jax.Array) -> Any:
+        gradients = jax.grad(encode, (0, 1))(ts, fs, t, f)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, (ts, fs), gradients)
+
+    def weights(n: int, m: int) -> Any:
+        branch = {"squeeze": [w(m, m // 4)] * 2, "expand": [w(m // 4, m)] * 2}
+        return {"up": w(n, m), "out": w(m, m), **branch}
+
+    ts, fs = ([weights(n, m) for n, m in pairwise((of, 32, 64, 96, 128))] for of in (8, 16))
+    tree = group_tree(dump(step, ts, fs, w(40, 8), w(24, 16)))
+    found = Counter(x for x in tree.label if re.fullmatch(r"encoder_layer \d", x))
+    assert found == {f"encoder_layer {k}": 4 for k in range(4)}  # two encoders, forward and back
+    assert [x for x in tree.label if re.fullmatch(r"residual.* [2-7]", x)] == []

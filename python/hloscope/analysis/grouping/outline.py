@@ -294,6 +294,10 @@ class _Composer:
             of_call = products & within(path)
             return bool((of_call & mine).sum() >= NEARLY_ALL * max(1, of_call.sum()))
 
+        if len(shared) > 1 and AT_LINE in shared[-1] and AT_LINE in shared[-2]:
+            beside = rows[products & within(shared[:-1]) & ~within(shared)]
+            if self._parts_of_calls(beside, len(members), 2 if BACKWARD in shared else 1):
+                return
         while len(shared) > max(1, level) and AT_LINE in shared[-2]:
             # the call around is repeated as well if it has other products, all of them in layers
             others = products & within(shared[:-1]) & ~within(shared)
@@ -331,6 +335,16 @@ class _Composer:
                 title = titles.get(k) or f"{name} {number[k]}"
                 known[key] = self._id((*prefix, f"{title}{AT_LINE}{at}{LAYER}", *rest))
             self.own[row] = known[key]
+
+    def _parts_of_calls(self, beside: Ints, layers: int, each: int) -> bool:
+        """Whether each call around, which has these products beside layers, holds several of them.
+
+        A line that runs once in a call has ``each`` products for each of the calls, or one less:
+        the first of a backward pass has no use for its argument's gradient.
+        """
+        lines = Counter(self.tree.place[beside].tolist()).values()
+        calls = {-(-count // each) for count in lines}
+        return len(calls) == 1 and all(1 < n < layers and layers % n == 0 for n in calls)
 
     def _levels(self, run: Run, n: int) -> list[Run]:
         """The layers in each scope or call below ``n`` names, where each of several holds a few.
