@@ -228,6 +228,7 @@ GROUPING = _rules("grouping", "grouping", {
     "call_tree:_Builder._by_flow": argument(1),
     "call_tree:_completed": argument(0),
     "outline:_Composer._parts_of_calls": FALSE,
+    "loop_names:_Namer._library": returns(""),
     "outline:_Composer._casts": property(lambda c: np.zeros(len(c.t.computation), bool)),
     "instances:_function": argument(0),
     "loose:Parts.is_misplaced": FALSE,

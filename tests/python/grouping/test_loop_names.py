@@ -134,3 +134,20 @@ def test_a_body_without_a_name_is_a_loop_of_its_function() -> None:
     tree = group_tree(cap.module)
     found = loop_labels(cap.module, labels(cap.module), tree.turns)
     assert "loop of unroll ×9" in found, [x for x in found if "×" in x]
+
+
+def test_a_loop_of_a_library_has_the_name_of_its_function() -> None:
+    """A search by halves and random bits are not what the person's function does eight times."""
+
+    def lookup(edges: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.searchsorted(edges, jnp.tanh(x) * 3) + jnp.cumsum(x > 0)
+
+    def step(key: jax.Array, edges: jax.Array, x: jax.Array) -> jax.Array:
+        noisy = x + jax.random.normal(key, x.shape)
+        return jnp.sin(noisy @ noisy.T).sum(0) + lookup(edges, noisy[0]) + lookup(edges, noisy[1])
+
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    cap = hs.capture(step, key, f32(200), f32(64, 64), exact=False)
+    found = loop_labels(cap.module, labels(cap.module), group_tree(cap.module).turns)
+    loops = {x.partition(" ×")[0] for x in found if " ×" in x}
+    assert loops == {"searchsorted", "normal"}, loops

@@ -37,6 +37,7 @@ from ..base.lines.op_name import (
 from ..base.loops.trips import trip_count
 from ..base.operands import ONE_ARRAY
 from ..base.table import Ints, Table, per_module, table
+from .call_tree import call_tree
 from .functions import Calls, Chain, calls
 from .scopes import scopes
 
@@ -171,11 +172,13 @@ class _Namer:
         out: dict[int, LoopName] = {}
         for (_, call), rows in of_call.items():
             for row in rows:
-                turn = turns[row] or of_line.get(around[row], "")
+                library = "" if turns[row] else self._library(row)
+                turn = turns[row] or ("" if library else of_line.get(around[row], ""))
                 alone = whole[rows[0]] and not turn
                 # a rule for the gradient of what it calls has only its line: it is no loop of it
                 alone = alone and (not late[row] or around[row] in forward)
-                loop = call[-1][1] if alone else turn or self._scope_around(row)
+                loop = turn or library
+                loop = loop or (call[-1][1] if alone else self._scope_around(row))
                 if not loop and call and call[-1][1] not in _SAYS_NOTHING:
                     loop = f"loop of {call[-1][1]}"
                 if loop:
@@ -262,6 +265,11 @@ class _Namer:
         path = [p for p in common_to_most(inside, MOSTLY) if p not in passes]
         named = [p for p in path if p not in _SAYS_NOTHING and not p.endswith(CALLED)]
         return named[0] if named else ""
+
+    def _library(self, row: int) -> str:
+        """The function of a library that a loop is of, if it runs nothing of the person's."""
+        tree = call_tree(self.module)
+        return tree.library[row] if tree is not None else ""
 
     def _scope_around(self, row: int) -> str:
         """The scope that the loop itself is in."""
