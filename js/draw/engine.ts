@@ -321,23 +321,21 @@ export class Engine {
     }
     return least;
   }
-  /** The plainest shape; closed boxes say more of what they hold where there is room for it. */
+  /** Closed boxes say more of what they hold where there is room for it, without more columns. */
   private describe(least: number): void {
-    const fitting = this.shape;
+    const { shape } = this;
     this.least = least;
-    const fits = (shape: Shape): boolean => {
-      this.shape = shape;
+    const fits = (other: Shape): boolean => {
+      this.shape = other;
       return this.fitOf(this.openness) >= least && this.arrows <= MOST_ARROWS;
     };
-    this.writer.most = 1;
-    const plain = SHAPES.find(fits) ?? fitting;
-    const allowed = SHAPES.filter((shape) => shape === plain || !shape.free);
+    const allowed = SHAPES.filter((other) => other === shape || !other.free);
     for (let lines = CONTENT_LINES + 1; lines > 1; lines--) {
       this.writer.most = lines;
       if (allowed.some(fits)) return;
     }
     this.writer.most = 1;
-    this.shape = plain;
+    this.shape = shape;
   }
   /** Whether most of the program is in a closed item: text may then be smaller to show it. */
   private isMost(node: number): boolean {

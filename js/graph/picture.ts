@@ -204,7 +204,7 @@ function bestIn(room: { width: number; height: number }, choices: Choice[]): Cho
 
 /**
  * Sizes from the inside out: each container has a few, from narrow to wide, and the outermost takes
- * those with which the picture is largest (the shape functions of floorplans, Stockmeyer 1983).
+ * those with which the picture fits (the shape functions of floorplans, Stockmeyer 1983).
  */
 export function layoutPicture(
   projection: Projection,

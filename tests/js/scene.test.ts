@@ -348,6 +348,31 @@ describe("scene", () => {
     expect(free).toBeGreaterThan(3);
   });
 
+  test("what is opened after the first picture leaves containers that do not hold it as they are", () => {
+    let compared = 0;
+    for (let seed = 1; seed <= 150; seed++) {
+      const engine = engineOf(randomModule(150, 24, generator(seed)), 900, 700);
+      const before = engine.openDefault().picture;
+      const { nodes, kind } = before.projection;
+      const closed = [...nodes.keys()].filter(
+        (k) => kind[k] === ItemKind.Closed && nodes[k] >= engine.tree.instructions,
+      );
+      if (before.ways.size === 0 || closed.length === 0) continue;
+      const opened = nodes[closed[0]];
+      engine.set({ kind: "group", index: opened - engine.tree.instructions }, true);
+      const after = engine.rebuild().picture;
+      const around = new Set<number>();
+      for (let v = opened; v >= 0; v = engine.tree.parent[v]) around.add(v);
+      for (const [item, v] of [...nodes].entries()) {
+        if (around.has(v) || kind[item] !== ItemKind.Open) continue;
+        const now = after.projection.nodes.indexOf(v);
+        expect([after.w[now], after.h[now]]).toEqual([before.w[item], before.h[item]]);
+        compared++;
+      }
+    }
+    expect(compared).toBeGreaterThan(3);
+  });
+
   test("rows too wide for a narrow pane become shorter ones", () => {
     const label = "convert f32[256,1536] ×7";
     const weights = Array.from({ length: 8 }, (_, k) => k);
