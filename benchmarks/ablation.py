@@ -9,6 +9,9 @@ lines with the helpers that only it uses, how many programs and how many outcome
 it, and, where the truth is known, how many outcomes become right or wrong without it:
 
     grouping   outcome: the group of an instruction, a group, a fold; truth: layer_truth.py
+    names      the rules of grouping again; outcome: the names around an instruction; truth: its own
+               frames (picture_truth.py), in thousandths of a program: how much of the calls above an
+               instruction is named around it, and how many instructions every name around is true of
     phases     outcome: the phase of an instruction; truth: what its op_name states, where that
                name was hidden from the analysis (every seventh)
     identity   outcome: the operations an instruction is inferred to come from; truth: the marks
@@ -103,6 +106,7 @@ def _rules(family: str, folder: str, table: dict[str, Any]) -> tuple[Rule, ...]:
 GROUPING = _rules("grouping", "grouping", {
     "outline:call_tree": returns(None),
     "outline:layers": lambda module: _no_layers(module),
+    "outline:runs_once": returns(frozenset()),
     "outline:_Composer._numbered_parts": NOTHING,
     "outline:_Composer._optimizers": NOTHING,
     "outline:_Composer._serves_updates": argument(1),
@@ -502,13 +506,35 @@ def grouping(program: Program) -> tuple[Outcome, set[str]]:
     groups = _groups(columns, paths, names)
     out |= {f"group {k}": v.partition(" holds=")[0] for k, v in groups.items()}
     out |= {f"fold {k}": v for k, v in _folds(columns, paths).items()}
-    tree = group_tree(cap.module)
+    tree = group_tree(cap.module, cap.target)
     folded = folds(cap.module, tree)
     right = {
         f"{n} {s.name}" for n, s in enumerate(stacks(cap.module))
         if not judge(cap.module, s, tree, folded)
     }  # fmt: skip
     return out, right
+
+
+def names(program: Program) -> tuple[Outcome, dict[str, float]]:
+    """Names around instructions; how much of them is told and true, by FLOPs and by instructions."""
+    from hloscope.view.context import Context
+    from picture_truth import Oracle, paths, truth_of_names
+
+    cap = program.cap
+    context = Context(cap.module, cap.target)
+    if "flops" not in vars(program):
+        vars(program)["flops"] = {
+            r.instruction.index: r.flops for r in cap.cost() if r.flops is not None and r.flops > 0
+        }
+        vars(program)["oracle"] = Oracle(cap.module, vars(program)["flops"])
+    oracle, tree, shown = vars(program)["oracle"], context.groups, context.group_labels
+    around = paths(tree, shown)
+    out = {i.name: around[g] for i, g in zip(cap.module.instructions, tree.group, strict=True)}
+    named = zip(context.folds.folds, context.fold_labels, strict=True)
+    out |= {f"fold {n}": f"{label} {fold.members}" for n, (fold, label) in enumerate(named)}
+    out |= {f"code {n}": text for n, text in context.instruction_code.items()}
+    known = vars(program).setdefault("known", (around, truth_of_names(oracle, tree, shown)))
+    return out, known[1] if around == known[0] else truth_of_names(oracle, tree, shown)
 
 
 def phases_of(program: Program) -> tuple[Outcome, set[str]]:
@@ -567,8 +593,9 @@ def findings(program: Program) -> tuple[Outcome, set[str]]:
     return out, {f.rule for f in found} if program.name.startswith("finds_") else set()
 
 
-FAMILIES: dict[str, Callable[[Program], tuple[Outcome, set[str]]]] = {
+FAMILIES: dict[str, Callable[[Program], tuple[Outcome, set[str] | dict[str, float]]]] = {
     "grouping": grouping,
+    "names": names,
     "phases": phases_of,
     "identity": identity,
     "why": why,
@@ -599,7 +626,8 @@ def measure(
 
     The first row says how many outcomes there are and how many are right as it is.
     """
-    rules = [r for r in all_rules() if r.family == family and re.search(only, r.place)]
+    of = "grouping" if family == "names" else family
+    rules = [r for r in all_rules() if r.family == of and re.search(only, r.place)]
     with tempfile.TemporaryDirectory() as folder:
         cap = read(Path(folder))
         if not belongs(family, cap) or len(cap.module.instructions) > limit:
@@ -607,11 +635,11 @@ def measure(
         if cap.hardware is None:
             cap.hardware = "tpu-v5e"
         program, outcome = Program(name, cap), FAMILIES[family]
-        program.forget(family)
+        program.forget(of)
         whole, right = outcome(program)
-        rows: list[Any] = [("", len(whole), len(right), 0)]
+        rows: list[Any] = [("", len(whole), len(right), 0, as_weights(right))]
         for rule in rules:
-            program.forget(family)
+            program.forget(of)
             try:
                 with without(rule):
                     less, still = outcome(program)
@@ -623,8 +651,17 @@ def measure(
                 less, still = {"failed": str(error)}, set()
             changed = sum(whole.get(k) != less.get(k) for k in whole.keys() | less.keys())
             if changed or still != right:
-                rows.append((rule.place, changed, len(still - right), len(right - still)))
+                before, after = as_weights(right), as_weights(still)
+                both = {k: after.get(k, 0.0) - before.get(k, 0.0) for k in before | after}
+                better = sum(v for v in both.values() if v > 0)
+                worse = -sum(v for v in both.values() if v < 0)
+                each = {k: round(v, 2) for k, v in both.items()} if family == "names" else {}
+                rows.append((rule.place, changed, round(better, 2), round(worse, 2), each))
     return rows
+
+
+def as_weights(right: set[str] | dict[str, float]) -> dict[str, float]:
+    return right if isinstance(right, dict) else dict.fromkeys(right, 1.0)
 
 
 def all_rules() -> tuple[Rule, ...]:
@@ -685,10 +722,15 @@ def main() -> None:
 
 def show(family: str, results: list[tuple[str, list[Any]]]) -> None:
     """One line per rule, those that change least first."""
-    programs, changed, better, worse = (Counter[str]() for _ in range(4))
+    of = "grouping" if family == "names" else family
+    parts = ("calls by FLOPs", "true by FLOPs", "calls", "true") if family == "names" else ()
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    programs, changed = Counter[str](), Counter[str]()
+    better, worse = Counter[str](), Counter[str]()
     example: dict[str, str] = {}
     for name, rows in results:
-        for place, count, right, wrong in rows[1:]:
+        for place, count, right, wrong, each in rows[1:]:
+            sums[place].update(each)
             programs[place] += 1
             changed[place] += count
             better[place] += right
@@ -697,17 +739,19 @@ def show(family: str, results: list[tuple[str, list[Any]]]) -> None:
     outcomes = sum(rows[0][1] for _, rows in results)
     known = sum(rows[0][2] for _, rows in results)
     print(f"\n{family}: {len(results)} programs, {outcomes:,} outcomes, {known:,} right\n")
-    print("| rule | lines | programs | outcomes | become right | become wrong | for example |")
-    print("|---|---:|---:|---:|---:|---:|---|")
-    rules = [r for r in all_rules() if r.family == family]
+    heads = " | ".join(["become right", "become wrong", *parts])
+    print(f"| rule | lines | programs | outcomes | {heads} | for example |")
+    print("|---|---:|---:|---:|" + "---:|" * (2 + len(parts)) + "---|")
+    rules = [r for r in all_rules() if r.family == of]
     for rule in sorted(rules, key=lambda r: (programs[r.place], changed[r.place])):
         try:
             lines = lines_of(rule)
         except (AttributeError, StopIteration, ImportError):
             continue  # does not exist any more
         p = rule.place
-        print(f"| {rule.name} | {lines} | {programs[p]} | {changed[p]:,} | {better[p]:,} "
-              f"| {worse[p]:,} | {example.get(p, '')} |")  # fmt: skip
+        figures = [better[p], worse[p], *(sums[p][part] for part in parts)]
+        print(f"| {rule.name} | {lines} | {programs[p]} | {changed[p]:,} | "
+              f"{' | '.join(f'{v:,.0f}' for v in figures)} | {example.get(p, '')} |")  # fmt: skip
     sys.stdout.flush()
 
 

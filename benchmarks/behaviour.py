@@ -274,7 +274,7 @@ def _layers(cap: Any) -> Section:
     from hloscope.analysis.grouping.groups import group_tree
     from layer_truth import judge, stacks
 
-    tree = group_tree(cap.module)
+    tree = group_tree(cap.module, cap.target)
     folded = folds(cap.module, tree)
     out: Section = {}
     for stack in stacks(cap.module):

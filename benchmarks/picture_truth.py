@@ -41,6 +41,8 @@ NEUTRAL = frozenset(
 _LIBRARY = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|^<frozen |^<string>$"
 )
+# Code, whose words are not all of what it names, and what XLA calls computations.
+_NO_NAME = re.compile(r"[(=*/@]| [-+] |computation|^main\.\d")
 _NUMBER = re.compile(r"\d+")
 _SILENT = frozenset("parameter constant tuple get-tuple-element iota bitcast".split())
 
@@ -156,6 +158,64 @@ def words_of(label: str) -> list[str]:
     return [w for w in found if len(w) > 1 and not set(w.split()) <= NEUTRAL]
 
 
+def _above(tree: Any, group: int) -> int:
+    """The group around a group, or −1."""
+    owner = int(tree.owner[group])
+    return int(tree.group[owner]) if owner >= 0 else int(tree.parent[group])
+
+
+def paths(tree: Any, labels: list[str]) -> list[str]:
+    """The labels from the root to each group."""
+    out: list[str] = []
+    for g, label in enumerate(labels):
+        above = _above(tree, g)
+        out.append(f"{out[above]} > {label}" if 0 <= above < g else label)
+    return out
+
+
+def _means(word: str, function: str) -> bool:
+    """Whether a word names a function: "block" of ``block_3`` also its class ``ConvNeXtBlock``."""
+    return function in (word, *word.split()) or (len(word) > 3 and word in function)
+
+
+def truth_of_names(oracle: Oracle, tree: Any, labels: list[str]) -> dict[str, float]:
+    """How much the names of the groups around instructions tell, in thousandths.
+
+    "calls": of the person's functions above an instruction, those that a group around it is named
+    after. "true": instructions that each group around them says something true of. Both also by
+    FLOPs. The functions of nearly all instructions are the program, which needs no name.
+    """
+    words: list[frozenset[str]] = []
+    for g, label in enumerate(labels):
+        above = _above(tree, g)
+        said = frozenset() if _NO_NAME.search(label) or not g else frozenset(words_of(label))
+        if "optimizer" in said:  # which one is said once, not by each of its operations
+            said = frozenset(["optimizer"])
+        words.append(said | words[above] if 0 <= above < g else said)
+    group = tree.group.tolist()
+    rows = [r for r in range(len(group)) if oracle.known(r) and oracle.functions[r]]
+    often = Counter(f for r in rows for f in oracle.functions[r])
+    whole = {f for f, n in often.items() if n > 0.97 * len(rows)}
+    out: dict[str, float] = {}
+    for suffix in ("", " by FLOPs"):
+        calls = told = true = everything = 0.0
+        for r in rows:
+            weight = oracle.flops.get(r, 0.0) if suffix else 1.0
+            if not weight:
+                continue
+            said = words[group[r]]
+            everything += weight
+            true += weight * all(oracle.holds(r, w) for w in said)
+            mine = [clean(f) for f in oracle.functions[r] - whole]
+            if mine:
+                calls += weight
+                named = sum(any(_means(w, f) for w in said) for f in mine)
+                told += weight * named / len(mine)
+        out[f"calls{suffix}"] = 1000 * told / calls if calls else 1000.0
+        out[f"true{suffix}"] = 1000 * true / everything if everything else 1000.0
+    return out
+
+
 class Picture:
     """One program's first picture and its truth."""
 
@@ -164,7 +224,7 @@ class Picture:
         from hloscope.analysis.grouping.groups import group_tree
 
         self.name, self.module = name, capture.module
-        self.tree = group_tree(self.module)
+        self.tree = group_tree(self.module, capture.target)
         self.folds = folds(self.module, self.tree)
         self.flops = {
             r.instruction.index: r.flops

@@ -52,7 +52,9 @@ class Context:
     @cached_property
     def groups(self) -> GroupTree:
         return self.or_without(
-            "the groups", lambda: group_tree(self.module), lambda: plain_tree(self.module)
+            "the groups",
+            lambda: group_tree(self.module, self.target),
+            lambda: plain_tree(self.module),
         )
 
     @cached_property

@@ -71,7 +71,7 @@ _Rows = list[tuple[int, LiveValue]]  # buffers and their values
 def _by_call(facts: Facts, rows: _Rows) -> dict[str, dict[int, _Rows]]:
     """Values by each of the person's functions that was being called, innermost first, and by its
     calls: the outermost groups of which all values are the function's."""
-    tree = group_tree(facts.module)
+    tree = group_tree(facts.module, facts.target)
     chains = [_chain(tree, value) for _, value in rows]
     functions = [dict.fromkeys(n for f in v.frames for n in own_function(f)) for _, v in rows]
     shared: dict[int, set[str]] = {}  # by group, what all of its values are in

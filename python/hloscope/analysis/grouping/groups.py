@@ -44,7 +44,7 @@ from ..base.lines.op_name import (
     relative,
     without_loops,
 )
-from ..base.table import Ints, Table, per_module, table
+from ..base.table import NO_TARGET, Ints, Table, per_devices, table
 from .call_arguments import tell_apart, tell_twins_apart
 from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
@@ -59,7 +59,9 @@ from .statements import gather_statements
 from .work import SMALL, shares
 
 if TYPE_CHECKING:
-    from ...hlo import Instruction, Module
+    from collections.abc import Mapping
+
+    from ...hlo import Instruction, Module, Target
     from .scopes import Scopes
 
 # "conv B 3": a layer of the second stack of that name.
@@ -128,24 +130,28 @@ class GroupTree:
         return out
 
 
-@per_module
-def group_tree(module: Module) -> GroupTree:
-    """The tree of groups of a module, deterministic."""
-    return _TreeBuilder(module).build()
+def group_tree(module: Module, target: Target = NO_TARGET) -> GroupTree:
+    """The tree of groups of a module, deterministic; ``target`` may have the text of its files."""
+    return _group_tree(module, target)
+
+
+@per_devices
+def _group_tree(module: Module, target: Target) -> GroupTree:
+    return _TreeBuilder(module, target.sources).build()
 
 
 def plain_tree(module: Module) -> GroupTree:
     """Only computations under their callers: for when ``group_tree`` fails."""
-    return _TreeBuilder(module, plain=True).build()
+    return _TreeBuilder(module, {}, plain=True).build()
 
 
 class _TreeBuilder:
-    def __init__(self, module: Module, plain: bool = False) -> None:
+    def __init__(self, module: Module, sources: Mapping[str, str], plain: bool = False) -> None:
         self.module = module
         self.plain = plain
         self.t: Table = table(module)
         if not plain:
-            found = outline(module)
+            found = outline(module, sources)
             self.outline = found
             self.scopes: Scopes = found.scopes
             self.loops = found.loops

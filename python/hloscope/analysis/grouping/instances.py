@@ -54,8 +54,9 @@ class Instances:
         self.times: dict[Path, int] = {}  # of calls in the forward pass
         self.product, self.place, self.path_id = product, place, path_id
 
-    def split(self, computations: list[int]) -> None:
-        """Splits the calls of each computation, outer ones first."""
+    def split(self, computations: list[int], is_one: Callable[[Path], bool]) -> None:
+        """Splits the calls of each computation, outer ones first, but those that are one call."""
+        self.is_one = is_one
         for c in computations:
             if int(self.t.size[c]) <= MOST_ROWS:
                 self._split_computation(c)
@@ -85,7 +86,7 @@ class Instances:
                 if BACKWARD not in node:
                     self.times[node] = layers[node] or 1  # until it is split
             for node, inside in nodes.items():
-                if AT_LINE not in node[-1] or node[-1].endswith(LAYER):
+                if AT_LINE not in node[-1] or node[-1].endswith(LAYER) or self.is_one(node):
                     continue
                 mine = sorted(r for p in inside for r in below[p])
                 counts = self._lines(mine, level)

@@ -29,13 +29,15 @@ from ..base.phases.edges import depends_on
 from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
 from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
-from ..base.table import Ints, Table, per_module, table
+from ..base.table import Ints, Table, table
 from .call_tree import AT_LINE, CallTree, call_tree, label
 from .inside_calls import move_inside_calls
 from .instances import Instances
 from .layers.layers import Layers, Run, layers
+from .layers.names import UNNAMED
 from .layers.repeats import Graph
 from .optimisers import optimiser_name
+from .runs_once import runs_once
 from .scopes import Scopes, combines, hoist, inherit_scope, sink
 from .work import products
 
@@ -83,13 +85,12 @@ class Outline:
     titles: dict[Path, str]
 
 
-@per_module
-def outline(module: Module) -> Outline:
-    """The outline of a module, deterministic."""
+def outline(module: Module, sources: Mapping[str, str]) -> Outline:
+    """The outline of a module, deterministic; ``sources``: path → text of the person's files."""
     found = layers(module)
     tree = call_tree(module)
     if tree is not None:
-        return _Composer(module, tree, found).write()
+        return _Composer(module, tree, found, runs_once(module, sources)).write()
     named: dict[int, list[Path]] = {}
     for run in found.runs:
         named.setdefault(run.stack.computation, []).extend(run.scopes)
@@ -97,8 +98,12 @@ def outline(module: Module) -> Outline:
 
 
 class _Composer:
-    def __init__(self, module: Module, tree: CallTree, found: Layers) -> None:
+    def __init__(
+        self, module: Module, tree: CallTree, found: Layers, once: frozenset[tuple[int, int]]
+    ) -> None:
         self.module, self.tree, self.found = module, tree, found
+        self.jitted = module.name.removeprefix("jit_").removeprefix("pmap_")
+        self.once = {f"{line}:{column}" for line, column in once}
         self.t: Table = table(module)
         self.paths = list(tree.paths)
         self.ids = {p: n for n, p in enumerate(self.paths)}
@@ -139,7 +144,22 @@ class _Composer:
             if not (caller[c] >= 0 and (fusion[caller[c]] or role == "to_apply"))
         ]
         place = self._in_libraries(place)
-        Instances(t, scope, self.paths, self.product, self.quiet, place, self._id).split(open_ones)
+        instances = Instances(t, scope, self.paths, self.product, self.quiet, place, self._id)
+        instances.split(open_ones, self._is_one_call)
+
+    def _is_one_call(self, path: Path) -> bool:
+        """Whether a path that ends with a call is known to be one call, not several of a line."""
+        one = True
+        for name in path:
+            if label(name) == self.jitted:
+                one = True
+                continue
+            at = name.partition(AT_LINE)[2].lstrip("'")
+            if at.endswith(LAYER):
+                one = True
+            elif at and at not in self.once:
+                one = self.tree.exact
+        return one
 
     def _in_libraries(self, place: Ints) -> Ints:
         """Places that tell lines and einsums of a library apart too: the products of attention."""
@@ -307,8 +327,11 @@ class _Composer:
             shared = shared[:-1]
         inside_call = within(shared)
         whole = len(shared) > level and AT_LINE in shared[-1] and is_repeated(shared)
+        whole = whole and not self._is_one_call(shared)
         whole = whole and not self._runs_once(rows[inside_call], len(shared), layer[inside_call])
         name, at = run.name, str(run.identity[0])
+        if name in (label(call) for call in shared if AT_LINE in call):
+            name = UNNAMED  # they are in the call that has the name
         if whole:
             function, _, at = shared[-1].partition(AT_LINE)
             name = run.name if self._serves_several(shared) else function

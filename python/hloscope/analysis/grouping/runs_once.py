@@ -1,0 +1,144 @@
+"""Where the person's code makes a call that runs once each time the code around it does.
+
+    y = attend(q, k, v)                    once
+    for block in blocks: x = block(x)      as often as there are blocks
+    jax.tree.map(cast, params)             as often as there are leaves
+
+Two products of ``attend`` are then not two calls of it. A stack names the line that called a
+function, not how often; the text of the file does, where it is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ..base.lines.frames import is_library
+from ..base.lines.op_name import CALLED, parse_op_name
+from .which_call import called
+
+if TYPE_CHECKING:
+    from ...hlo import Module, StackFrame
+
+Place = tuple[int, int]  # line and column
+
+# Functions of libraries that run what they are given once, or once in a loop or branch of its own.
+_ONCE = frozenset(
+    """grad value_and_grad vmap pmap jit shard_map vjp jvp linearize jacfwd jacrev filter_grad
+    filter_value_and_grad filter_vmap filter_jit scan while_loop fori_loop cond switch""".split()
+)
+_REPEATING = (ast.For, ast.AsyncFor, ast.While, ast.Lambda, ast.comprehension)
+_REPEATING += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # type: ignore[assignment]
+
+
+def runs_once(module: Module, sources: Mapping[str, str]) -> frozenset[Place]:
+    """The places where all calls of the person's functions are known to run once.
+
+    A function that jax traces by itself is none: its trace serves all of its calls, and has the
+    stack of the first. ``sources``: path → text.
+    """
+    if not sources:
+        return frozenset()
+    frames, ids = module.source_frames()
+    traced, plain = _traced_alone(module, ids)
+    files: dict[str, _Calls] = {}
+    out: dict[Place, bool] = {}
+    for frame in plain:
+        stack = frames.stack(frame)[::-1]
+        own = [n for n, f in enumerate(stack) if not is_library(f.file) and f.function]
+        for n, m in pairwise(own):
+            caller, callee = stack[n], stack[m]
+            if callee in stack[:m]:  # jax has what is around a loop once more for its body
+                continue
+            place = caller.line, caller.column or 0
+            if caller.file not in files:
+                files[caller.file] = _Calls(sources.get(caller.file, ""))
+            name = callee.function.rpartition("<locals>.")[2].removesuffix(".__call__")
+            once = name not in traced
+            once = once and files[caller.file].runs_once(caller, name, direct=m == n + 1)
+            out[place] = out.get(place, True) and once
+    return frozenset(place for place, once in out.items() if once)
+
+
+def _traced_alone(module: Module, ids: list[int]) -> tuple[set[str], set[int]]:
+    """Functions with a trace of their own, and frames of what ``jax.checkpoint`` does not wrap.
+
+    Calls are missing in the stacks of what it does wrap.
+    """
+    traced: set[str] = set()
+    plain: set[int] = set()
+    seen: set[str] = set()
+    for i, frame in zip(module.instructions, ids, strict=True):
+        name = i.metadata.op_name if i.metadata else ""
+        if "checkpoint" not in name and "remat" not in name:
+            plain.add(frame)
+        if name not in seen:
+            seen.add(name)
+            traced.update(
+                c.removesuffix(CALLED) for c in parse_op_name(name) or () if c.endswith(CALLED)
+            )
+    return traced, plain
+
+
+class _Calls:
+    """The calls that one Python file makes, and whether each is in a loop of its function."""
+
+    def __init__(self, text: str) -> None:
+        self.at: dict[Place, list[tuple[ast.Call, bool]]] = defaultdict(list)
+        self.on_line: dict[int, list[tuple[ast.Call, bool]]] = defaultdict(list)
+        self.imported: set[str] = set()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                todo: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
+            except (SyntaxError, ValueError):
+                return
+        while todo:
+            node, repeats = todo.pop()
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.imported |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+            elif isinstance(node, ast.Call):
+                self.at[node.lineno, node.col_offset].append((node, repeats))
+                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    self.on_line[line].append((node, repeats))
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                repeats = False
+            if isinstance(node, ast.Call) and called(node) in _ONCE:  # ``grad(lambda p: f(p))``
+                lambdas = [a for a in node.args if isinstance(a, ast.Lambda)]
+                todo.extend((a.body, repeats) for a in lambdas)
+                others = [n for n in ast.iter_child_nodes(node) if n not in lambdas]
+                todo.extend((child, repeats) for child in others)
+                continue
+            repeats = repeats or isinstance(node, _REPEATING)
+            todo.extend((child, repeats) for child in ast.iter_child_nodes(node))
+
+    def runs_once(self, frame: StackFrame, function: str, direct: bool) -> bool:
+        """Whether the call of a function that a frame makes runs once in its own function.
+
+        ``direct``: no library's function is between the two.
+        """
+        if frame.column is not None:
+            found = self.at.get((frame.line, frame.column), [])
+        else:
+            found = self.on_line.get(frame.line, [])
+        mine = [x for x in found if function in (called(x[0]), called(x[0].func))] or found
+        return bool(mine) and all(
+            not repeats and self._calls_once(call, function, direct) for call, repeats in mine
+        )
+
+    def _calls_once(self, call: ast.Call, function: str, direct: bool) -> bool:
+        if function in (called(call), called(call.func)):  # ``f(x)``; ``Block(…)(x)``
+            return True
+        if isinstance(call.func, ast.Call):  # ``grad(f)(x)``
+            return called(call.func) in _ONCE
+        root: ast.AST = call.func
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in self.imported:
+            unrolled = any(k.arg == "unroll" for k in call.keywords)
+            return called(call) in _ONCE and not unrolled
+        return direct and isinstance(root, ast.Name)  # a variable that holds the function

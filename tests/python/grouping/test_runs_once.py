@@ -1,0 +1,111 @@
+"""A call that the person's code makes once is one box, whatever is repeated inside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hloscope as hs
+import jax
+import jax.numpy as jnp
+from hloscope.view import build_view
+from hloscope.view.schema import decode
+
+WEIGHTS = [jax.ShapeDtypeStruct((32, 32), jnp.float32)] * 6
+X = jax.ShapeDtypeStruct((8, 32), jnp.float32)
+
+
+def attend(q: Any, k: Any) -> Any:
+    s = jax.nn.softmax(jnp.einsum("qd,kd->qk", q, k))
+    return jnp.einsum("qk,kd->qd", s, k)
+
+
+def norm(x: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-6)
+
+
+def mlp(weights: Any, x: Any) -> Any:
+    for w in weights:
+        x = jax.nn.softmax(x @ w)
+    return x
+
+
+def dense(w: Any, x: Any) -> Any:
+    return jax.nn.softmax(x @ w)
+
+
+def one_call(weights: Any, x: Any) -> Any:
+    return norm(mlp(weights, norm(x)))
+
+
+def one_turn(weights: Any, x: Any) -> Any:
+    def body(x: Any, w: Any) -> Any:
+        return attend(x @ w, x @ w.T), None
+
+    return norm(jax.lax.scan(body, norm(x), jnp.stack(weights))[0])
+
+
+def in_a_loop(weights: Any, x: Any) -> Any:
+    x = norm(x)
+    for w in weights:
+        x = dense(w, x)
+    return norm(x)
+
+
+def by_a_library(weights: Any, x: Any) -> Any:
+    return norm(sum(jax.tree.map(lambda w: dense(w, x), weights)))
+
+
+def differentiated(weights: Any, x: Any) -> Any:
+    return jax.grad(lambda p: norm(mlp(p, norm(x))).sum())(weights)
+
+
+def checkpointed(weights: Any, x: Any) -> Any:
+    block = jax.checkpoint(dense)
+    for w in weights:
+        x = block(w, x)
+    return norm(x)
+
+
+@jax.jit
+def unit(w: Any, x: Any) -> Any:
+    return norm(jax.nn.softmax(x @ w) @ w.T)
+
+
+def traced_once(weights: Any, x: Any) -> Any:
+    x = unit(weights[0], norm(x))
+    x = x + x.sum()
+    return unit(weights[1], x)
+
+
+def calls(program: Any, function: str, **how: Any) -> list[str]:
+    """The boxes of a function's calls in the program's text."""
+    text = hs.capture(program, WEIGHTS, X, exact=False, provenance=False).text
+    cap = hs.read(text, **how)
+    _, columns = decode(build_view(cap.module, cap.target))
+    labels = [columns["strings"][n] for n in columns["group.label"]]
+    return sorted(label for label in labels if label.split(" ")[0] == function)
+
+
+def test_a_call_with_a_loop_inside_is_one() -> None:
+    assert calls(one_call, "mlp") == ["mlp"]
+    assert calls(one_call, "layer") == [f"layer {n}" for n in range(6)]
+    assert calls(differentiated, "mlp") == ["mlp", "mlp"]  # forward and backward
+
+
+def test_a_call_with_two_products_in_a_loops_turn_is_one() -> None:
+    assert calls(one_turn, "attend") == ["attend"]
+
+
+def test_calls_in_a_loop_are_several() -> None:
+    all_ = [f"dense {n}" for n in range(6)]
+    assert calls(in_a_loop, "dense") == all_
+    assert calls(by_a_library, "dense") == all_
+    assert calls(checkpointed, "dense") == all_
+
+
+def test_one_trace_serves_several_calls() -> None:
+    assert len(calls(traced_once, "unit")) == 2
+
+
+def test_without_its_file_a_dump_says_only_what_is_repeated() -> None:
+    assert calls(one_call, "mlp", sources=False) == [f"mlp {n}" for n in range(6)]
