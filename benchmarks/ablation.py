@@ -9,9 +9,9 @@ lines with the helpers that only it uses, how many programs and how many outcome
 it, and, where the truth is known, how many outcomes become right or wrong without it:
 
     grouping   outcome: the group of an instruction, a group, a fold; truth: layer_truth.py
-    names      the rules of grouping again; outcome: the names around an instruction; truth: its own
-               frames (picture_truth.py), in thousandths of a program: how much of the calls above an
-               instruction is named around it, and how many instructions every name around is true of
+    names      the rules of grouping again; outcome: the names around an instruction; truth: its
+               own frames (picture_truth.py), in thousandths of a program: how much of the calls
+               above an instruction is named around it, and for how many every name is true
     phases     outcome: the phase of an instruction; truth: what its op_name states, where that
                name was hidden from the analysis (every seventh)
     identity   outcome: the operations an instruction is inferred to come from; truth: the marks
@@ -516,7 +516,7 @@ def grouping(program: Program) -> tuple[Outcome, set[str]]:
 
 
 def names(program: Program) -> tuple[Outcome, dict[str, float]]:
-    """Names around instructions; how much of them is told and true, by FLOPs and by instructions."""
+    """Names around instructions; how much of them is named and true."""
     from hloscope.view.context import Context
     from picture_truth import Oracle, paths, truth_of_names
 

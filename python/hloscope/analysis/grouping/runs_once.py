@@ -57,7 +57,7 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> frozenset[Place]:
             place = caller.line, caller.column or 0
             if caller.file not in files:
                 files[caller.file] = _Calls(sources.get(caller.file, ""))
-            name = callee.function.rpartition("<locals>.")[2].removesuffix(".__call__")
+            name = (callee.function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
             once = name not in traced
             once = once and files[caller.file].runs_once(caller, name, direct=m == n + 1)
             out[place] = out.get(place, True) and once
