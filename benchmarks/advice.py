@@ -18,7 +18,7 @@ from typing import Any
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "python"
-sys.path[:0] = [str(TESTS / "helpers"), str(TESTS / "findings")]
+sys.path[:0] = [str(TESTS.parent), str(TESTS / "helpers"), str(TESTS / "findings")]
 
 import hloscope as hs  # noqa: E402
 from advice_pairs import CALLS, COMPILE, PAIRS, PEAK, SECONDS, Pair  # noqa: E402

@@ -1,17 +1,22 @@
-"""XLA flags with which tests compile in a third of the time, in their process and in its children.
+"""Flags with which tests compile in a third of the time, in their process and in its children.
 
 LLVM's own passes take half of a compile and change no HLO. XLA's emitters through MLIR take two
 thirds of the rest; without them single elementwise instructions are in no fusion of their own,
-which hardly any test of a small program asks. The corpus and the goldens compile with them, as
-users do, and those that ask (``AS_USERS_DO``); ``HLOSCOPE_TESTS=all`` compiles everything so.
+which hardly any test of a small program asks. For a TPU libtpu with least effort takes a sixth: it
+fuses a little less. The corpus and the goldens compile as users do, and tests that ask
+(``as_users_do``); ``HLOSCOPE_TESTS=all`` compiles everything so.
 """
 
 from __future__ import annotations
 
 import os
 
-# As ``compiler_options``: a program compiled as a user compiles it.
-AS_USERS_DO = {"xla_backend_extra_options": ""}
+
+def as_users_do(tpu: bool = False) -> dict[str, str]:
+    """``compiler_options`` of a program that is compiled as a user compiles it."""
+    if tpu:
+        return {"xla_optimization_level": "EFFORT_O2"}
+    return {"xla_backend_extra_options": ""}
 
 
 def flags(devices: int | None = None) -> str:
@@ -29,3 +34,5 @@ def set_flags(devices: int | None = None) -> None:
     there = os.environ.get("XLA_FLAGS", "")
     new = [f for f in flags(devices).split() if f.partition("=")[0] not in there]
     os.environ["XLA_FLAGS"] = " ".join(filter(None, [there, *new]))
+    if os.environ.get("HLOSCOPE_TESTS") != "all":
+        os.environ.setdefault("LIBTPU_INIT_ARGS", "--xla_optimization_level=EFFORT_O0")

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from quickly import AS_USERS_DO
+from quickly import as_users_do
 
 from .programs import PROGRAMS
 from .registry import Made, Program
@@ -53,7 +53,11 @@ class Built:
         its module."""
         import hloscope
 
-        return hloscope.capture(self.made.fn, *self.made.args, title=self.name, **self.made.kwargs)
+        options = as_users_do(tpu=True) if self.topology else None
+        return hloscope.capture(
+            self.made.fn, *self.made.args, title=self.name, compiler_options=options,
+            **self.made.kwargs,
+        )  # fmt: skip
 
     @property
     def module(self) -> Any:
@@ -88,7 +92,7 @@ def build(name: str, topology: str | None = None) -> Built:
     """Lowers and compiles; a program without a mesh goes to one chip of the topology."""
     made = make(name, topology)
     lowered = made.lower()
-    options = AS_USERS_DO if topology is None else None
+    options = as_users_do(tpu=topology is not None)
     compiled = lowered.compile(compiler_options=options)
     return Built(PROGRAMS[name], topology, made, lowered, compiled)
 

@@ -19,7 +19,7 @@ from hloscope.hlo import Module
 from hloscope.readers import read_modules
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from quickly import AS_USERS_DO
+from quickly import as_users_do
 
 _METADATA = re.compile(r', metadata=\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}')
 
@@ -51,7 +51,7 @@ def test_marks_change_neither_program_nor_names(
     marked = marks.mark(built.lowered)
     assert marked is not None
     plain = read(built.text)
-    options = AS_USERS_DO if topology is None else None  # as the corpus was compiled
+    options = as_users_do(tpu=topology is not None)  # as the corpus was compiled
     again = marked.lowered.compile(compiler_options=options).as_text()
     found = marks.take_out(marked, again, read)
     assert bare(found.text) == bare(plain.text)

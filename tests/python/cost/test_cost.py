@@ -20,6 +20,7 @@ from hloscope.hardware import find
 from hloscope.hlo import Device, Target
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quickly import as_users_do
 
 SEED = {0: "000_b1cf5d3eba6d7049", 1: "001_496ac125c3946675", 4: "004_f260b7b1b8c886c1"}
 
@@ -227,7 +228,8 @@ def test_a_real_schedule_hides_a_permute_behind_two_matmuls(
 
     fn = jax.shard_map(local, mesh=mesh, in_specs=(split, whole), out_specs=(split, whole))
     args = argument((8 * rows, 1024), split), argument((2048, 2048), whole)
-    cost = hs.capture(jax.jit(fn).lower(*args).compile()).cost()
+    program = jax.jit(fn, compiler_options=as_users_do(tpu=True))
+    cost = hs.capture(program.lower(*args).compile()).cost()
     (t,) = cost.transfers
     between = cost.module.instructions[t.start + 1 : t.done]
     assert cost.module.instructions[t.start].opcode == "collective-permute-start"

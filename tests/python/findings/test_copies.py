@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
+from quickly import as_users_do
 
 BF16 = jnp.bfloat16
 
@@ -79,7 +80,10 @@ def test_a_result_that_is_copied_into_a_donated_cache_is_named_with_its_reason()
 
     step = jax.jit(lambda w, cache, x: lax.scan(layer, x, (w, cache)), donate_argnums=1)
     cache = shaped(layers, rows, length, d)
-    cap = hs.capture(step, shaped(layers, d, d), cache, shaped(rows, d), topology="v5e:1x1")
+    cap = hs.capture(
+        step, shaped(layers, d, d), cache, shaped(rows, d), topology="v5e:1x1",
+        compiler_options=as_users_do(tpu=True),
+    )  # fmt: skip
     found = cap.findings[0]
     assert found.rule == "whole-copies"
     assert found.share > 0.3

@@ -25,7 +25,7 @@ from hloscope.analysis.grouping.loop_names import loop_labels
 from hloscope.analysis.grouping.worth import worth
 from hloscope.view import build_view
 from hloscope.view.schema import decode
-from quickly import AS_USERS_DO
+from quickly import as_users_do
 
 
 def w(*shape: int) -> jax.ShapeDtypeStruct:
@@ -411,7 +411,7 @@ def test_what_lost_its_name_stays_in_its_layer(lost: str) -> None:
     def step(params: Any, x: jax.Array) -> Any:
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss)(params, x))
 
-    program = jax.jit(step, compiler_options=AS_USERS_DO)
+    program = jax.jit(step, compiler_options=as_users_do())
     text = hs.capture(program, PARAMS, w(24, 16), exact=False, provenance=False).text
     light = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = .*? (?:fusion|transpose|copy|reduce)\(")
     named = [line for line in text.splitlines() if light.match(line) and "dot" not in line]

@@ -13,6 +13,7 @@ from hloscope.analysis.base.memory_tiling import padding_bytes, storage_bytes
 from hloscope.hlo import parse_shape
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quickly import as_users_do
 
 ON_CPU = [p.name for p in PROGRAMS.values() if "cpu" in p.platforms]
 
@@ -202,7 +203,8 @@ def test_what_xlas_peak_on_tpu_is_made_of(libtpu: None) -> None:
 
     shapes = (16, 64), (64, 64), (20, 16, 32), (32, 64)
     args = [jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes]
-    cap = hs.capture(grads, *args, topology="v5e:2x4")
+    options = as_users_do(tpu=True)
+    cap = hs.capture(grads, *args, topology="v5e:2x4", compiler_options=options)
     found = cap.module.buffer_assignment
     assert found is not None
     size = {b.id: b.size for b in found.buffers}

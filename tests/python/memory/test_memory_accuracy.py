@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from corpus.programs import PROGRAMS
 from memory_places import heaps, kept_bytes, placed_heap, simulated_heap, traced_peaks
+from quickly import as_users_do
 from some import some_of
 
 ON_CPU = [p.name for p in PROGRAMS.values() if "cpu" in p.platforms]
@@ -148,7 +149,10 @@ def on_v5p(name: str) -> hs.Capture:
         ),
     }  # fmt: skip
     function, arguments = made[name]
-    return hs.capture(function, *arguments, topology="v5p:2x2x1", provenance=False)
+    return hs.capture(
+        function, *arguments, topology="v5p:2x2x1", provenance=False,
+        compiler_options=as_users_do(tpu=True),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hloscope.plan.transformer.compiled import Compared
 from hloscope.plan.transformer.volumes import METHODS, Both
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
+from quickly import as_users_do
 
 P = PartitionSpec
 T, K, N = 64, 32, 96
@@ -282,7 +283,13 @@ def test_a_tpu_sends_what_the_totals_say_to_the_byte(kind: Any, mesh: dict[str, 
 
 
 @pytest.mark.usefixtures("libtpu")
-def test_what_a_tpu_rounds_before_it_sends_is_named() -> None:
+def test_what_a_tpu_rounds_before_it_sends_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = jax.stages.Lowered.compile
+
+    def compiled(lowered: Any, compiler_options: Any = None) -> Any:
+        return plain(lowered, {**(compiler_options or {}), **as_users_do(tpu=True)})
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", compiled)
     model = hs.transformer(
         batch=4, seq=128, embed=256, depth=2, mesh={"tensor": 8}, hardware="tpu-v5e",
         element_bytes=4, heads=8, dropout=False,

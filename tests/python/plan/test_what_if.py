@@ -106,7 +106,8 @@ def programs(compiled: Callable[..., Any]) -> dict[str, Any]:
         program = PROGRAMS[name]
         for platform in program.platforms:
             if platform == "cpu" or importlib.util.find_spec("libtpu") is not None:
-                found[f"{name}-{platform}"] = compiled(name, TOPOLOGIES[platform]).capture
+                made = compiled(name, TOPOLOGIES[platform])
+                found[f"{name}-{platform}"] = hloscope.Capture(made.module, made.target)
     return found | {
         "unknown_trips": hloscope.Capture(read_modules(LOOP)[0]),
         "copies": hloscope.Capture(read_modules(COPIES)[0]),

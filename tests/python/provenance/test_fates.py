@@ -16,7 +16,7 @@ from hloscope.readers import read_modules
 from jax.experimental import pallas
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from quickly import AS_USERS_DO
+from quickly import as_users_do
 
 # numpy's: arrays of jax start its threads, and a file that is imported should not
 X, V = np.ones((64, 64), np.float32), np.ones(64, np.float32)
@@ -208,7 +208,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[Any, Any]]] 
 
 
 def fates_of(name: str) -> Fates:
-    program = jax.jit(PROGRAMS[name][0], compiler_options=AS_USERS_DO)
+    program = jax.jit(PROGRAMS[name][0], compiler_options=as_users_do())
     return hs.capture(program, *arguments_of(name), passes=True).fates()
 
 

@@ -13,6 +13,7 @@ from hloscope.capturing.topology import make_mesh, topology_devices
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from quickly import as_users_do
 
 MOVES = ("all-gather", "all-to-all", "collective-permute")
 
@@ -215,7 +216,7 @@ def test_what_autodiff_adds_is_not_asked_for_by_name():
     assert any("by autodiff, for the gradient" in str(c) for c in cards)
 
 
-def piped(mesh):
+def piped(mesh, options=None):
     """Stages that hand on activations in a loop; their weights are whole on each of ``data``."""
 
     def stage(w, x):
@@ -238,7 +239,8 @@ def piped(mesh):
         return jax.value_and_grad(lambda w: jnp.mean(whole(w, x) ** 2))(w)
 
     w = {"a": array(mesh, (4, 64, 128), "pipe"), "b": array(mesh, (4, 128, 64), "pipe")}
-    return hs.capture(step, w, array(mesh, (4, 8, 64), None, "data"))
+    x = array(mesh, (4, 8, 64), None, "data")
+    return hs.capture(step, w, x, compiler_options=options)
 
 
 def test_gradients_that_autodiff_sums_in_a_loop_are_not_asked_for_by_name():
@@ -256,7 +258,7 @@ def test_gradients_that_autodiff_sums_in_a_loop_are_not_asked_for_by_name():
 
 def test_what_the_partitioner_puts_beside_it_is_not_asked_for_by_name(libtpu):
     """On TPU the mean of the loss rides along with the gradients that autodiff sums."""
-    cap = piped(mesh_of("v5e:2x4", pipe=4, data=2))
+    cap = piped(mesh_of("v5e:2x4", pipe=4, data=2), as_users_do(tpu=True))
     (row,) = [r for r in cap.collectives if r.axes == "data"]
     card = cap.why(row)
     assert len(row.parts) == 3
