@@ -67,9 +67,8 @@ class Inferred:
 
     def how(self, instruction: Instruction) -> How:
         """What the origins of an instruction of the last module are based on."""
-        row = len(self._plain.rows) - 1
-        n = self._nodes(row).get((instruction.computation.name, instruction.name), -1)
-        known, how = self._at(n, row)
+        n = self._last_nodes.get((instruction.computation.name, instruction.name), -1)
+        known, how = self._at(n, len(self._plain.rows) - 1)
         some = how is How.ORDER or any(k in self._number for k in known)
         return how if some else How.NONE
 
@@ -114,6 +113,10 @@ class Inferred:
                 # XLA made what has no op name: its history only serves to identify others
                 ids, how = (known, by) if named else ((), How.FIRST)
         return ids, how
+
+    @cached_property
+    def _last_nodes(self) -> dict[tuple[str, str], int]:
+        return self._nodes(len(self._plain.rows) - 1)
 
     def _nodes(self, row: int) -> dict[tuple[str, str], int]:
         steps = self._walk.steps
