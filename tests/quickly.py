@@ -1,6 +1,7 @@
 """Flags with which tests compile in a third of the time, in their process and in its children.
 
-LLVM's own passes take half of a compile and change no HLO. XLA's emitters through MLIR take two
+LLVM's own passes take half of a compile and change no HLO, and cutting a program into 32 parts
+for LLVM takes a quarter of what is left. XLA's emitters through MLIR take two
 thirds of the rest; without them single elementwise instructions are in no fusion of their own,
 which hardly any test of a small program asks. For a TPU libtpu with least effort takes a sixth: it
 fuses a little less. The corpus and the goldens compile as users do, and tests that ask
@@ -21,7 +22,7 @@ def as_users_do(tpu: bool = False) -> dict[str, str]:
 
 def flags(devices: int | None = None) -> str:
     """``XLA_FLAGS``, with so many CPU devices."""
-    made = ["--xla_backend_optimization_level=0"]
+    made = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
     if os.environ.get("HLOSCOPE_TESTS") != "all":
         made.append("--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters")
     if devices is not None:

@@ -343,7 +343,7 @@ def another_chip(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
     return made, as_is(author, p)
 
 
-@pytest.mark.some(24)
+@pytest.mark.some(16)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 @pytest.mark.parametrize("kind", CASES)
 def test_a_change_is_what_its_author_would_write(
@@ -369,7 +369,7 @@ PASTED: dict[str, Callable[[hs.Capture, Written], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 @pytest.mark.parametrize("kind", PASTED)
 def test_the_code_of_a_change_is_ready_to_paste(

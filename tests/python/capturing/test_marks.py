@@ -34,7 +34,7 @@ def bare(text: str) -> str:
     return _METADATA.sub("", body)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("name", "topology"),
     [
@@ -82,7 +82,7 @@ def sharded_step(mesh: Mesh) -> tuple[Any, tuple[Any, ...]]:
     return jax.jit(jax.grad(loss)), args
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -265,6 +265,7 @@ GEMMA: dict[str, Any] = {"heads": 4, "kv_heads": 4, "head_dim": 96, "post_norms"
 
 
 @pytest.mark.usefixtures("libtpu")
+@pytest.mark.some(2)
 @pytest.mark.parametrize("mesh", [{"tensor": 8}, {"data": 2, "tensor": 4}], ids=str)
 @pytest.mark.parametrize("kind", [LLAMA, GEMMA], ids=["Llama 3", "Gemma 2"])
 def test_a_tpu_sends_what_the_totals_say_to_the_byte(kind: Any, mesh: dict[str, int]) -> None:

@@ -50,7 +50,7 @@ def sources(built: Any) -> tuple[str | None, bytes | None]:
         return built.recaptured.module.text, None
 
 
-@pytest.mark.some(80)
+@pytest.mark.some(50)
 @pytest.mark.parametrize(("name", "topology"), cases() if __name__ != "__main__" else [])
 def test_readers_agree_with_xla(
     name: str, topology: str | None, compiled: Callable[..., Any], golden: dict[str, Any]

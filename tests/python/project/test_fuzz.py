@@ -77,7 +77,7 @@ def test_shapes(text: str) -> None:
     assert parse_shape(shape.text) == shape
 
 
-@pytest.mark.some(14)
+@pytest.mark.some(9)
 @pytest.mark.parametrize("opening", ["(", "{", "[", '"', "((", "({", "tuple<", "loc(", "f32[2], ("])
 @pytest.mark.parametrize(
     "line", ["%x = {} add()", "%x = f32[] add({}", "%x = f32[] add(), a={}", "{}", "}} {}"]

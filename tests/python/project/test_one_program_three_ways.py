@@ -51,13 +51,13 @@ def by_line(cap: Any, timed: bool) -> dict[Any, dict[str, float]]:
     }
 
 
-@pytest.mark.some(20)
+@pytest.mark.some(12)
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_on_cpu(compiled, name, tmp_path):
     three_ways(compiled(name), tmp_path)
 
 
-@pytest.mark.some(16)
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", sorted(n for n, p in PROGRAMS.items() if "tpu" in p.platforms))
 def test_on_tpu(compiled, libtpu, name, tmp_path):
     three_ways(compiled(name, "v5e:2x4"), tmp_path)

@@ -302,6 +302,7 @@ TPU: dict[str, dict[Any, Any]] = {
 
 
 @pytest.mark.usefixtures("libtpu")
+@pytest.mark.some(14)  # all of them on CPU
 @pytest.mark.parametrize("name", TPU)
 def test_fates_on_a_tpu(name: str) -> None:
     fn = PROGRAMS[name][0]
