@@ -243,7 +243,7 @@ def test_by_keyboard_only(server: Server, new_page: Callable[[], Page]) -> None:
     expect(page.locator(".hloscope-saved-document canvas").first).to_be_visible()
 
 
-VIEWS = 20
+VIEWS = 10
 RESTARTED = """async () => {
   const all = [...window.jupyterapp.shell.widgets('main')];
   const { kernel } = all.find((w) => w.sessionContext).sessionContext.session;
@@ -258,15 +258,15 @@ SCROLLED = """async (k) => {
 }"""
 
 
-def test_a_kernel_restarts_under_twenty_views(server: Server, new_page: Callable[[], Page]) -> None:
+def test_a_kernel_restarts_under_ten_views(server: Server, new_page: Callable[[], Page]) -> None:
     page = new_page()
     thrown: list[str] = []
     page.on("pageerror", lambda e: thrown.append(str(e)))
     texts = [MODULE.replace("jit_one", f"jit_{k}") for k in range(VIEWS)]
     for k, text in enumerate(texts):
-        (server.root / f"twenty_{k}.hlo").write_text(text)
-    shown = [f"import hloscope as hs\nhs.read('twenty_{k}.hlo')" for k in range(VIEWS)]
-    open_notebook(page, server, "twenty.ipynb", *shown)
+        (server.root / f"ten_{k}.hlo").write_text(text)
+    shown = [f"import hloscope as hs\nhs.read('ten_{k}.hlo')" for k in range(VIEWS)]
+    open_notebook(page, server, "ten.ipynb", *shown)
     run_command(page, "notebook:run-all-cells")
     expect(rows(page)).to_have_count(VIEWS)
     wait_idle(page)

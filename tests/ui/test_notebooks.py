@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import quickly
 from servers import free_port, running
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def jupyter(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder = tmp_path_factory.mktemp("jupyter")
     work = folder / "work"
     work.mkdir()
-    shutil.copy(REPO / "examples" / "start.ipynb", work / "start.ipynb")
+    start = (REPO / "examples" / "start.ipynb").read_text()
+    quick = start.replace("--xla_force_host", f"{quickly.flags()} --xla_force_host")
+    (work / "start.ipynb").write_text(quick)
     (work / "short.ipynb").write_text(json.dumps(short_notebook()))
     kernel = work / "kernels" / "python3"
     kernel.mkdir(parents=True)
