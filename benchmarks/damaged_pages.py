@@ -1,6 +1,7 @@
 """Damaged pages in Chromium: the tab lives, nothing is asked of the network, no error is uncaught.
 
     python benchmarks/damaged_pages.py [-n 2000] [--seed 1] [--keep FOLDER]
+    python benchmarks/damaged_pages.py --opened 200     # undamaged pages: what stays in memory
 
 Pages of programs, comparisons, passes and plans, and those in saved notebooks, are damaged: a
 figure or a whole column of a block, a value anywhere in a header or in a plan, bytes; or opened at
@@ -290,6 +291,15 @@ class Tab:
             self.wrong.append("shows nothing")
         return self.wrong
 
+    def stays(self) -> tuple[float, int]:
+        """MB of heap and documents that are left when the page is closed."""
+        self.page.goto("about:blank")
+        ask = self.page.context.new_cdp_session(self.page).send
+        for _ in range(2):  # what the first one ends is free for the second
+            ask("HeapProfiler.collectGarbage")
+        used: float = ask("Runtime.getHeapUsage")["usedSize"]
+        return used / 1e6, ask("Memory.getDOMCounters")["documents"]
+
     def _use(self, inside: Any, pick: random.Random) -> None:
         inside.evaluate("() => window.focus()")
         for key in ("Control+f", "2", "f", "/", "Escape", "ArrowRight", "Enter", "e", "c"):
@@ -314,6 +324,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--opened", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()))
     given = parser.parse_args()
     damage, whole = Damage(given.seed), pages()
@@ -323,6 +334,17 @@ def main() -> int:
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         tab = Tab(browser)
+        for n in range(given.opened):
+            name = sorted(whole)[n % len(whole)]
+            file = Path(folder) / f"{name.partition(' ')[2] or name}.html"
+            file.write_text(whole[name], "utf-8")
+            found.update(tab.open(file.as_uri(), damage.random))
+            if n in (0, 9) or n == given.opened - 1:
+                mb, documents = tab.stays()
+                print(f"after {n + 1} pages: {mb:.1f} MB of heap, {documents} documents")
+        if given.opened:
+            print(f"{given.opened} pages opened, {sum(found.values())} failed")
+            return bool(found)
         for n in range(given.n):
             name = damage.random.choice(sorted(whole))
             page, done, address = taken_out(name, whole[name]), "", ""
