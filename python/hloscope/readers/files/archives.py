@@ -71,13 +71,12 @@ def unpack(data: bytes, name: str) -> Path:
         f"{where} holds more than {MAX_TOTAL_BYTES:,} bytes when unpacked; unpack it "
         "yourself and read the part that is wanted"
     )
+    too_many = f"{where} holds more than {MAX_MEMBERS:,} files; unpack it yourself"
     try:
-        for member, plain, passed, opened in _members(data):
+        for member, plain, passed, opened in _members(data, too_many):
             count += 1
             if count > MAX_MEMBERS:
-                raise ReadError(
-                    f"{where} holds more than {MAX_MEMBERS:,} files; unpack it yourself"
-                )
+                raise ReadError(too_many)
             if not _WANTED.match(member):
                 total_passed += passed
                 if total_passed > MAX_TOTAL_BYTES:
@@ -115,16 +114,17 @@ def notes(folder: Path) -> tuple[str, ...]:
     return _NOTES.get(folder, ())
 
 
-def _members(data: bytes) -> Iterator[Member]:
+def _members(data: bytes, too_many: str) -> Iterator[Member]:
     if data[:4] == b"PK\x03\x04":
         import zipfile
 
         with zipfile.ZipFile(io.BytesIO(data)) as z:
-            for info in z.infolist():
+            files = [info for info in z.infolist() if not info.is_dir()]
+            if len(files) > MAX_MEMBERS:  # known before any is unpacked
+                raise ReadError(too_many)
+            for info in files:
                 kind = (info.external_attr >> 16) & 0o170000
-                plain = kind in (0, 0o100000) and not info.is_dir()
-                if info.is_dir():
-                    continue
+                plain = kind in (0, 0o100000)
                 yield info.filename, plain, 0, lambda info=info: z.open(info)  # type: ignore[misc]
         return
     import tarfile
