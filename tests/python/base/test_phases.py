@@ -45,6 +45,27 @@ def test_a_program_without_gradients_has_no_phases(compiled):
     assert not phases(compiled("ring_attention").module).any()
 
 
+BARRIER = """HloModule m, is_scheduled=true, num_partitions=4
+
+ENTRY e {
+  w = f32[16,64] parameter(0)
+  x = f32[8,64] parameter(1)
+  h = f32[8,64] tanh(x), metadata={op_name="jit(step)/jvp()/tanh"}
+  again = f32[64,64] all-gather(w), replica_groups={{0,1,2,3}}, dimensions={0}, metadata={op_name="jit(step)/transpose(jvp())/remat2"}
+  d = f32[8,64] dot(x, again), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(step)/transpose(jvp())/checkpoint/rematted_computation/dot_general"}
+  c = f32[8,64] multiply(h, d), metadata={op_name="jit(step)/transpose(jvp())/mul"}
+  all = f32[32,64] all-gather(c), replica_groups={{0,1,2,3}}, dimensions={0}, metadata={op_name="jit(step)/transpose(jvp())/remat2"}
+  ROOT g = f32[32,64] negate(all), metadata={op_name="jit(step)/transpose(jvp())/checkpoint/neg"}
+}
+"""  # noqa: E501
+
+
+def test_a_gather_at_the_barrier_of_a_checkpoint_is_done_again_if_what_it_reads_is() -> None:
+    """It has the name of the barrier; one of a cotangent has it, too."""
+    cap = hs.read(BARRIER)
+    assert [c.phase for c in cap.collectives] == ["rematerialised", "backward"]
+
+
 def test_seed_001_rematerialised_rows(seeds):
     (path,) = seeds.glob("001_*.txt")
     module = hs.read(str(path)).module

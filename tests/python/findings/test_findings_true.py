@@ -7,8 +7,11 @@ from typing import Any
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+import pytest
 from advice_pairs import counted_one_by_one, microbatches_of_whole_rows
 from findings_programs import mesh, shaped
+from jax.sharding import AbstractMesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 
 def test_an_operation_that_xla_does_not_cut_is_the_cause_itself() -> None:
@@ -65,3 +68,56 @@ def test_layers_that_use_one_value_after_another_are_not_told_to_do_so() -> None
     assert found.advice == ""
     (found,) = counted_one_by_one(False).findings.of("waiting-values")
     assert found.advice.startswith("make and use one after another")
+
+
+PRODUCTS = """HloModule m, is_scheduled=true
+
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+
+fused {
+  m = f32[GIVEN] parameter(0)
+  v = f32[VECTOR] parameter(1)
+  zero = f32[] constant(0)
+  wide = f32[ALL] broadcast(v), dimensions={OVER}
+  matrix = f32[ALL] MADE
+  product = f32[ALL] multiply(matrix, wide)
+  ROOT sum = f32[RESULT] reduce(product, zero), dimensions={LAST}, to_apply=add, NAMED
+}
+
+ENTRY e {
+  m = f32[GIVEN] parameter(0)
+  v = f32[VECTOR] parameter(1)
+  ROOT f = f32[RESULT] fusion(m, v), kind=kLoop, calls=fused
+}
+"""
+
+
+def test_a_product_with_one_vector_is_of_a_matrix_that_is_read_and_of_one_vector() -> None:
+    """One computed in the fusion is never in memory, and n small products are not one."""
+    one = {"ALL": "8192,8192", "VECTOR": "8192", "OVER": "1", "RESULT": "8192", "LAST": "1"}
+    each = {"ALL": "512,2048,16", "VECTOR": "512,2048", "OVER": "0,1", "RESULT": "512,16"}
+    for words, is_said in (
+        ({**one, "GIVEN": one["ALL"], "MADE": "copy(m)"}, True),
+        ({**one, "GIVEN": "8192", "MADE": "multiply(wide, wide)"}, False),
+        ({**each, "LAST": "1", "GIVEN": "1048576,16", "MADE": "bitcast(m)"}, False),
+    ):
+        text = PRODUCTS.replace("NAMED", 'metadata={op_name="jit(f)/dot_general"}')
+        for key, value in words.items():
+            text = text.replace(key, value)
+        found = hs.read(text, hardware="tpu-v5e").findings.of("matrix-vector")
+        assert bool(found) is is_said, words
+
+
+@pytest.mark.usefixtures("libtpu")
+def test_a_shift_of_a_sharded_dimension_is_not_of_as_many_pieces_as_it_has_rows() -> None:
+    def steps(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 100, lambda _, x: x + 0.1 * jnp.roll(x, 1, axis=0), x)
+
+    cut = NamedSharding(AbstractMesh((8,), ("y",)), P("y", None))
+    x = jax.ShapeDtypeStruct((2048, 2048), jnp.float32, sharding=cut)
+    cap = hs.capture(jax.jit(steps), x, topology="v5e:2x4", mesh={"y": 8})
+    (found,) = cap.findings.of("exposed-collective")
+    assert "collective-permute" in found.title
+    assert "pieces" not in found.evidence + found.advice

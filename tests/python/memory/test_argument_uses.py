@@ -22,6 +22,14 @@ MOVED = """%moved (a: f32[64,64]) -> f32[64,64] {
   ROOT %sq = f32[64,64] dot(%c, %c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
+UPDATED = """%updated (d: f32[8,64], e: f32[8,64], m: f32[64,64]) -> f32[64,64] {
+  %d = f32[8,64] parameter(0)
+  %e = f32[8,64] parameter(1)
+  %m = f32[64,64] parameter(2)
+  %gr = f32[64,64] dot(%d, %e), lhs_contracting_dims={0}, rhs_contracting_dims={0}, metadata={op_name="jit(step)/transpose(jvp())/dot_general"}
+  ROOT %new = f32[64,64] add(%m, %gr), metadata={op_name="jit(step)/add"}
+}
+"""
 FORWARD, BACKWARD, UPDATE = "jit(step)/jvp()/", "jit(step)/transpose(jvp())/", "jit(step)/"
 
 
@@ -40,12 +48,16 @@ def roles(arguments: dict[str, str], lines: str) -> dict[str, tuple[str, str]]:
         code, _, name = line.strip().partition("  # ")
         body.append(f"{code}, {named(name)}" if name else code)
     entry = "\n  ".join(body)
-    cap = hs.read(f"HloModule step, is_scheduled=true\n\n{MOVED}\nENTRY %main {{\n  {entry}\n}}\n")
+    called = MOVED + UPDATED if "%updated" in lines else MOVED
+    cap = hs.read(f"HloModule step, is_scheduled=true\n\n{called}\nENTRY %main {{\n  {entry}\n}}\n")
     assert not cap.warnings, cap.warnings
     found = {v.name: (v.category, v.category_source) for v in cap.memory.values()}
     return {name: found[name] for name in arguments}
 
 
+HALF = "f32[32,64]"
+SLICE = f"({SQUARE}, {HALF}, u32[]) "
+SLICES = "slice-start(%p1), slice={[0:32], [0:64]}"
 STEP = f"""
 %h = f32[8,64] dot(%p2, %p0), {DIMS}  # {FORWARD}dot_general
 %l = f32[8,64] tanh(%h)  # {FORWARD}tanh
@@ -58,6 +70,14 @@ GIVEN = {"a": SQUARE, "b": SQUARE, "c": "f32[8,64]"}
 
 
 USE, NAME = "data flow", "name"
+# XLA:TPU fuses the update into the product that makes the gradient, and prefetches in slices
+FUSED = STEP.replace(
+    f"%m = {SQUARE} add(%p1, %g)  # {UPDATE}add\n",
+    f"%s = {SLICE}{SLICES}\n%u = {SLICE}{SLICES.replace('0:32', '32:64')}\n"
+    f"%v = {HALF} slice-done(%s)\n%x = {HALF} slice-done(%u)\n"
+    f'%joined = {SQUARE} custom-call(%v, %x), custom_call_target="ConcatBitcast"\n'
+    f"%m = {SQUARE} fusion(%p2, %l, %joined), kind=kOutput, calls=%updated  # {BACKWARD}dot_general\n",
+).replace(f"%g = {SQUARE} dot(%p2, %l), {COLUMNS}  # {BACKWARD}dot_general\n", "")
 LOSS = f"""
 %h = f32[8,64] dot(%p1, %p0), {DIMS}  # {FORWARD}dot_general
 %l = f32[8,64] tanh(%h)  # {FORWARD}tanh
@@ -70,6 +90,7 @@ TEACHER = f"%f = f32[8,64] dot(%p1, %p2), {DIMS}  # {FORWARD}dot_general\n"
     ("arguments", "lines", "found"),
     [
         (GIVEN, STEP, {"a": ("parameter", USE), "b": ("optimiser state", USE), "c": ("argument", USE)}),
+        (GIVEN, FUSED, {"a": ("parameter", USE), "b": ("optimiser state", USE), "c": ("argument", USE)}),
         # misleading names change nothing
         ({"opt_state": SQUARE, "params": SQUARE, "mu": "f32[8,64]"}, STEP,
          {"opt_state": ("parameter", USE), "params": ("optimiser state", USE), "mu": ("argument", USE)}),

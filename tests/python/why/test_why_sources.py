@@ -213,3 +213,32 @@ def test_with_explicit_axes_an_out_sharding_that_drops_an_axis_is_named() -> Non
     assert {o.line for o in gather.origins if o.of == "result"} == {dropped}
     summed = [cap.why(r) for r in cap.collectives if r.kind == "all-reduce"][-1]
     assert blamed(summed) == {("model", "operand", "up"), ("model", "operand", "down")}
+
+
+def test_with_explicit_axes_weights_of_a_scan_have_their_axis_from_the_argument() -> None:
+    """jax pins every value, so that Shardy names another one that has the axis, as of the batch."""
+    mesh = Mesh(DEVICES, ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+
+    @jax.checkpoint
+    def layer(x, w):
+        w = jax.sharding.reshard(w, PartitionSpec(None, None))
+        return jnp.tanh(jnp.einsum("bd,df->bf", x, w))
+
+    def loss(table, ids, ws):
+        x = table.at[ids].get(out_sharding=PartitionSpec("data", None))
+        x, _ = jax.lax.scan(lambda x, w: (layer(x, w), None), x, ws)
+        return (x * x).sum()
+
+    def shape(*dims: int, spec: tuple[Any, ...], dtype: Any = np.float32) -> Any:
+        on = NamedSharding(mesh, PartitionSpec(*spec))
+        return jax.ShapeDtypeStruct(dims, dtype, sharding=on)
+
+    with jax.set_mesh(mesh):
+        cap = hs.capture(
+            jax.jit(jax.grad(loss, argnums=(0, 2))), shape(512, 64, spec=(None, None)),
+            shape(256, spec=("data",), dtype=np.int32), shape(4, 64, 64, spec=(None, "data", None)),
+        )  # fmt: skip
+    gathers = [cap.why(r) for r in cap.collectives if r.kind == "all-gather"]
+    assert len(gathers) == 2  # forward, and again for the backward pass
+    for why in gathers:
+        assert {(o.kind, o.name) for o in why.origins if o.of == "operand"} == {("argument", "ws")}

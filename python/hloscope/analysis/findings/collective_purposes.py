@@ -24,7 +24,7 @@ gather  REGATHERED   an array that is the same in all trips of the loop that gat
 any     CONSTRAINED  a constraint of the person wants another sharding
         REQUESTED    the program asks for it by name
         RESHARDED    an operation needs another sharding than its operand has; ``why`` names both
-        PIECES       equal pieces of a sharded dimension, which do not end where the shards do
+        PIECES       equal pieces of a sharded dimension, each of which is sharded along it again
         ALONG        an operation goes along a dimension that is sharded
         INSERTED     the partitioner put it in, and which operation needs it is not known
         UNKNOWN      anything else
@@ -624,18 +624,21 @@ def _pieces(facts: Facts, card: Why) -> str:
     for i in module.instructions:
         if i.opcode != card.opcode or i.op_name != card.op_name or not i.operands:
             continue
-        part, whole = i.operands[0].shape, i.shape
+        whole, parts = i, i.operands
         if i.opcode in opcodes.SLICES:
-            part, whole = whole, part
+            whole = i.operands[0]
+            parts = tuple(u for u in whole.users if u.opcode == i.opcode)
             if _STRIDED.search(i.attribute("slice") or ""):
                 continue
-        sizes = list(zip(part.dimensions, whole.dimensions, strict=True))
-        for d, (piece, size) in enumerate(sizes):
-            if piece < size and size % piece == 0 and d < len(had) and had[d] != "None":
+        if len({p.shape.dimensions for p in parts}) != 1:
+            continue  # such as the two parts of a shift, or the blocks of a solver
+        of_part = parts[0].shape.dimensions
+        for d, (piece, size) in enumerate(zip(of_part, whole.shape.dimensions, strict=True)):
+            if piece < size == piece * len(parts) and d < len(had) and had[d] != "None":
                 of = f"{card.opcode} at {short_line(card.line)}" if card.line else card.opcode
                 return (
-                    f"dimension {d} of {whole.dense_text} is sharded, {had[d]}, and the"
-                    f" {size // piece} pieces of {of} do not end where the shards do"
+                    f"dimension {d} of {whole.shape.dense_text} is sharded, {had[d]}, and so is"
+                    f" each of the {len(parts)} pieces of {of}"
                     f"{_from(o for o in card.origins if o.of == 'operand')}"
                 )
     return ""

@@ -57,7 +57,8 @@ def _is_asked_whole(facts: Facts, row: Collective) -> bool:
 
 _MASKED = (
     "write the part by a mask instead, which each device applies to its own rows:"
-    " jnp.where(rows < n, new, x) with rows of jax.lax.broadcasted_iota"
+    " jnp.where(rows < n, new, x) with rows of jax.lax.broadcasted_iota; so, too, every other part"
+    " of that array that the program writes before or after it"
 )
 
 

@@ -77,10 +77,12 @@ def _with_a_vector(unit: Instruction) -> tuple[Instruction, Instruction] | None:
             continue
         ends = [walk.source(o, opcodes.REPEATED).instruction for o in product.operands]
         matrix, vector = sorted(ends, key=lambda i: -i.shape.elements)
-        # as many as one dimension of the matrix: with more it is a product of rows, too
+        # The matrix is read, not computed in the fusion, and there is one: n products of n vectors
+        # have n times as many results.
         if (
-            matrix.shape.elements == product.shape.elements
-            and vector.shape.elements in matrix.shape.dimensions
+            matrix.opcode == "parameter"
+            and matrix.shape.elements == product.shape.elements
+            and matrix.shape.elements == vector.shape.elements * x.shape.elements
         ):
             return matrix, vector
     return None

@@ -109,6 +109,9 @@ REPLICATED_SHARE = 0.25
 # Of the peak, in temporaries of one line.
 LINE_OF_PEAK_SHARE = 0.5
 RESIDUALS_SHARE = 0.3
+# Of the step, by which computing stacks again is quicker than storing them: below it the price of
+# what is computed again, which is modelled without the stacks' traffic, is too uncertain.
+STORED_SLOWER_SHARE = 0.2
 STORED_LARGER_SHARE = 0.05
 # Bytes: negligible on any device, or on a CPU in place of one.
 SMALL_RESIDUALS = 1 << 24

@@ -52,7 +52,7 @@ def _batched(facts: Facts, loops: list[Instruction], many: int) -> Iterator[Find
     """The finding on loops of one line over so many rows; none if they take too little."""
     assert facts.seconds is not None
     assert facts.total_seconds
-    work = [i for loop in loops for i in _work(facts, dict(loop.called)["body"])]
+    work = [i for loop in loops for i in work_of(facts, dict(loop.called)["body"])]
     seconds = float(sum(facts.seconds[i.index] for i in work))
     share = min(1.0, seconds / facts.total_seconds)
     # A trip of many that are unknown is the least that it can be.
@@ -121,7 +121,7 @@ def _any_of(condition: Computation, counts: set[int]) -> bool:
     return False
 
 
-def _work(facts: Facts, body: Computation) -> list[Instruction]:
+def work_of(facts: Facts, body: Computation) -> list[Instruction]:
     """What runs in a loop's body, in loops and branches in it as well."""
     assert facts.seconds is not None
     found, todo, seen = [], [body], {body}
@@ -284,7 +284,7 @@ def looped_updates(facts: Facts) -> Iterator[Finding]:
         runs = sum(float(facts.cost.runs[loop.index]) for loop in loops)
         if runs * trips < limits.LOOPED_UPDATES:
             continue
-        work = [i for _, body, _ in rows for i in _work(facts, body)]
+        work = [i for _, body, _ in rows for i in work_of(facts, body)]
         work.sort(key=lambda i: -float(facts.seconds[i.index]))  # type: ignore[index]
         seconds = float(sum(facts.seconds[i.index] for i in work))
         share = facts.time_share(seconds, float(sum(facts.moved[i.index] for i in work)))

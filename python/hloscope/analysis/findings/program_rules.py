@@ -287,13 +287,13 @@ def host_copies(facts: Facts) -> Iterator[Finding]:
         times = chip.memory_bandwidth / chip.host_bandwidth
         if times >= 2:
             slower = f": the link to the host is {times:.0f} times slower than its own memory"
+    most = f"; the one waited for most is of `{source.name}`" if source.kind == "argument" else ""
     frame, inferred = facts.line(starts[0])
     yield Finding(
         "host-copies",
         f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for"
         f" {len(rows):,} {word} to or from the host's memory",
-        f"{size(total)} a step go over the link to the host: {names(starts)}; the one waited for"
-        f" most is of `{source.name}`{slower}",
+        f"{size(total)} a step go over the link to the host: {names(starts)}{most}{slower}",
         # What a policy offloads in the step, or the step returns there, is there for a reason.
         "keep on the device what every step reads" if source.kind == "argument" else "",
         share,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...hardware.chips import Hardware
 from ...hlo import Instruction, UnmetName, opcodes, walk
 from ...hlo.collective_kinds import kind_of
 from ...hlo.texts.listed import listed
@@ -14,6 +15,7 @@ from . import limits
 from .compute_rules import share_done_again
 from .facts import Facts, own_function
 from .finding import Finding, percent
+from .loop_rules import work_of
 
 
 def residuals(facts: Facts) -> Iterator[Finding]:
@@ -26,7 +28,8 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         return
     chip = None if facts.on_host else facts.cost.hardware
     if chip is not None and peak < limits.FULL_SHARE * chip.memory_bytes:
-        return  # there is room for them
+        yield from _slower_than_again(facts, chip, rows)  # there is room for them
+        return
     if chip is None and share_done_again(facts) >= limits.REDONE_SHARE:
         return  # what is stored was chosen
     first = rows[0]
@@ -44,6 +47,51 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         gain,
         "peak memory",
         tuple(r.stored for r in rows if r.stored is not None),
+        frame,
+        inferred,
+        changes=tuple({"remat": {f: policy}} for f in own_function(frame) for policy in _POLICIES),
+    )
+
+
+def _slower_than_again(facts: Facts, chip: Hardware, rows: list[Residual]) -> Iterator[Finding]:
+    """Stacks that take longer to write and to read than to compute again."""
+    seconds = facts.seconds
+    if seconds is None or not facts.total_seconds:
+        return
+    gains: list[tuple[float, list[Residual]]] = []
+    for loop in {id(r.writer): r.writer for r in rows}.values():
+        body = dict(loop.instruction.called).get("body")
+        mine = [r for r in rows if r.writer is loop]
+        if body is None or loop.trips is None:
+            continue
+        # a checkpoint around the body keeps what each trip is given
+        given = sum(c.bytes for c in loop.carries if c.role == "updated") * loop.trips
+        stored = sum(r.bytes for r in mine)
+        once = sum(float(seconds[i.index]) for i in work_of(facts, body))
+        again = max(0.0, once - stored / chip.memory_bandwidth)
+        gain = 2 * (stored - given) / chip.memory_bandwidth - again
+        if gain > 0:
+            gains.append((gain, mine))
+    gain = sum(g for g, _ in gains)
+    share = gain / facts.total_seconds
+    if share < limits.STORED_SLOWER_SHARE:
+        return
+    stacks = sorted((r for _, mine in gains for r in mine), key=lambda r: -r.bytes)
+    first = stacks[0]
+    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    yield Finding(
+        "residuals",
+        f"Storing values of a loop for the backward pass takes longer than to compute them again:"
+        f" {size(sum(r.bytes for r in stacks))}",
+        f"{len(stacks):,} stacks are written and read again; the largest is"
+        f" {first.shape.dense_text} ({size(first.bytes)})",
+        "rematerialise them (jax.checkpoint around the loop's body): what is stored is what a"
+        " policy names, in the sharding it has there",
+        share,
+        gain,
+        None,
+        "",
+        tuple(r.stored for r in stacks if r.stored is not None),
         frame,
         inferred,
         changes=tuple({"remat": {f: policy}} for f in own_function(frame) for policy in _POLICIES),

@@ -54,6 +54,11 @@ def moves_only(i: Instruction) -> bool:
     )
 
 
+def _joins(i: Instruction) -> bool:
+    """Whether it puts the slices of a prefetch together, as XLA:TPU's ``ConcatBitcast`` does."""
+    return all(o.opcode == "slice-done" for o in i.operands) and len(i.operands) > 1
+
+
 class Uses:
     """Readers of each buffer, and the buffers that are returned."""
 
@@ -77,33 +82,47 @@ class Uses:
         # buffers that results overwrite, such as donated arguments
         self.overwritten = {int(live.home[b]) for b in self.results} - {-1}
 
-    def made(self, i: Instruction) -> list[int]:
+    def _buffers(self, i: Instruction) -> list[int]:
         """Buffers of the results of ``i``."""
         return [int(self.live.buffer_of[v]) for v in self.live.values.nodes(i)]
 
     def phases_of(self, b: int) -> set[int]:
-        """Phases of its readers, looking through copies and gathers."""
-        out: set[int] = set()
-        for i in self._through_moves(b):
-            out.add(int(self.phase[i.index]))
-        return out
+        """Phases of what reads it, inside fusions, looking through copies and gathers."""
+        moved: set[int] = set()
+        readers = list(self._through_moves(b, moved))
+        return {p for i in readers for p in self._inside(i, moved)}
+
+    def _inside(self, i: Instruction, moved: set[int]) -> set[int]:
+        """Phases in which a reader uses one of these buffers: a fusion may be of several."""
+        if i.opcode == "fusion" and i.called_computations:
+            within = {
+                int(self.phase[user.index])
+                for o, p in zip(i.operands, i.called_computations[0].parameters, strict=False)
+                if moved.intersection(self._buffers(o))
+                for user in p.users
+            }
+            if within - {UNKNOWN}:
+                return within - {UNKNOWN}
+        return {int(self.phase[i.index])}
 
     def is_multiplied(self, b: int) -> bool:
         """Whether a dot or convolution reads it, inside a fusion included."""
         return any(
             k.opcode in opcodes.PRODUCTS
-            for i in self._through_moves(b)
+            for i in self._through_moves(b, set())
             for k in (i, *(x for c in i.called_computations for x in c.instructions))
         )
 
-    def _through_moves(self, b: int) -> Iterable[Instruction]:
-        seen, waiting = {b}, [b]
+    def _through_moves(self, b: int, seen: set[int]) -> Iterable[Instruction]:
+        """Its readers, and those of its copies, which are put into ``seen``."""
+        seen.add(b)
+        waiting = [b]
         while waiting:
             for i in self.readers.get(waiting.pop(), ()):
-                if not moves_only(i) and i.opcode not in opcodes.RESHARDS:
+                if not (moves_only(i) or i.opcode in opcodes.RESHARDS or _joins(i)):
                     yield i
                     continue
-                for n in self.made(i):
+                for n in self._buffers(i):
                     if n not in seen:
                         seen.add(n)
                         waiting.append(n)
@@ -113,7 +132,10 @@ class Uses:
         live, dims = self.live, shape.dimensions
         if b in self.results or b in self.overwritten:
             return True
-        seen, waiting = {b}, [b]
+        seen: set[int] = set()
+        for _ in self._through_moves(b, seen):
+            pass
+        waiting = sorted(seen)
         for _ in range(UPDATE_BUFFERS):
             if not waiting:
                 return False

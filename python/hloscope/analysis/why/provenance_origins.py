@@ -182,7 +182,11 @@ class ShardingOrigins:
         number = at.parameter_number if at is not None else None
         if number is None or axis not in self._given_axes(number):
             return None
-        return number if self.spec(value) == self._given_spec(number) else None
+        given, has = self._given_spec(number), self.spec(value)
+        if given is None or has is None:
+            return None
+        layers = given[: len(given) - len(has)]  # which a scan's slice of the argument lacks
+        return number if given[len(layers) :] == has and not any(layers) else None
 
     @staticmethod
     def _carried_from(value: Instruction) -> Instruction | None:

@@ -28,7 +28,8 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo import Module, opcodes
+from ....hlo import Module, opcodes, walk
+from ....hlo.collective_kinds import is_collective
 from ..lines.op_name import split_components
 from ..table import Table, per_module, table
 from ..waves import in_order
@@ -57,6 +58,8 @@ __all__ = [
 ]  # fmt: skip
 
 _REMAT = re.compile(r"(?:^|/)rematted_computation(?:/|$)")
+# Before what is computed again stands a barrier; a gather of what it lets through has its name.
+_BARRIER = re.compile(r"/(?:remat2|checkpoint)$")
 _TRANSPOSE = re.compile(r"(?:^|/)(?:\w+\()*transpose\(")
 _OPTIMISER = re.compile(
     r"(?:^|/)(?:\w+\()*(?:adam\w*|adafactor|adagrad|sgd|lamb|lion|rmsprop|optim\w*|optax\w*"
@@ -128,6 +131,7 @@ def phases(module: Module) -> Phases:
         after = depends_on(t, np.isin(out, (REMATERIALISED, BACKWARD)))
         ends = np.array([(p[0], p[-1]) for p in said], np.uint8)[t.place]
         out = np.where(several, np.where(after, ends[:, 1], ends[:, 0]), out).astype(np.uint8)
+    _gathered_again(t, out)
     for n, name in enumerate(map(attrgetter("name"), t.instructions)):
         if ".remat" in name and _XLA_REMAT.search(name):
             out[n] = REMATERIALISED
@@ -141,6 +145,23 @@ def phases(module: Module) -> Phases:
     sum_gradients(t, out)
     finish_sums(t, out)
     return out
+
+
+def _gathered_again(t: Table, out: Phases) -> None:
+    """Makes collectives at the barrier before a recomputation part of it.
+
+    Not those of a cotangent, which comes from the backward pass and serves nothing recomputed.
+    """
+    at_barrier = np.array([_BARRIER.search(n) is not None for n in t.places], bool)[t.place]
+    at_barrier &= (out == BACKWARD) & t.by_opcode(is_collective, bool)
+    if not at_barrier.any():
+        return
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    after = depends_on(t, (out == BACKWARD) & ~at_barrier)
+    for n in np.flatnonzero(at_barrier).tolist():
+        uses = walk.uses(t.instructions[n], through, inside_fusions=True)
+        if not after[n] or any(name_phase(u.instruction.op_name) == REMATERIALISED for u in uses):
+            out[n] = REMATERIALISED
 
 
 def name_depth(op_name: str) -> tuple[int, bool]:
