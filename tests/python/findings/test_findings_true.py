@@ -113,7 +113,7 @@ def test_a_product_with_one_vector_is_of_a_matrix_that_is_read_and_of_one_vector
 @pytest.mark.usefixtures("libtpu")
 def test_a_shift_of_a_sharded_dimension_is_not_of_as_many_pieces_as_it_has_rows() -> None:
     def steps(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 100, lambda _, x: x + 0.1 * jnp.roll(x, 1, axis=0), x)
+        return jax.lax.fori_loop(0, 100, lambda _, x: x + 0.1 * jnp.roll(x, 64, axis=0), x)
 
     cut = NamedSharding(AbstractMesh((8,), ("y",)), P("y", None))
     x = jax.ShapeDtypeStruct((2048, 2048), jnp.float32, sharding=cut)
