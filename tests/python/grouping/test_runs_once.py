@@ -80,7 +80,10 @@ def traced_once(weights: Any, x: Any) -> Any:
 def calls(program: Any, function: str, **how: Any) -> list[str]:
     """The boxes of a function's calls in the program's text."""
     text = hs.capture(program, WEIGHTS, X, exact=False, provenance=False).text
-    cap = hs.read(text, **how)
+    return boxes(hs.read(text, **how), function)
+
+
+def boxes(cap: hs.Capture, function: str) -> list[str]:
     _, columns = decode(build_view(cap.module, cap.target))
     labels = [columns["strings"][n] for n in columns["group.label"]]
     return sorted(label for label in labels if label.split(" ")[0] == function)
@@ -105,6 +108,11 @@ def test_calls_in_a_loop_are_several() -> None:
 
 def test_one_trace_serves_several_calls() -> None:
     assert len(calls(traced_once, "unit")) == 2
+
+
+def test_a_capture_knows_its_calls() -> None:
+    assert boxes(hs.capture(one_call, WEIGHTS, X), "mlp") == ["mlp"]
+    assert boxes(hs.capture(in_a_loop, WEIGHTS, X), "dense") == [f"dense {n}" for n in range(6)]
 
 
 def test_without_its_file_a_dump_says_only_what_is_repeated() -> None:
