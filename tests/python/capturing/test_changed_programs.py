@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import pickle
 import re
+import sys
 import textwrap
 import threading
 from collections.abc import Callable
@@ -549,6 +550,32 @@ def test_other_threads_call_functions_as_they_are(author: Author) -> None:
     assert not other.is_alive()
     assert block.__code__ is code
     assert "remat" in str(found[0].for_hosts.program.traced.jaxpr)
+
+
+def test_other_threads_build_tuples_meanwhile(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python fails where all objects are asked for while a thread builds a tuple."""
+    module = author.load(LOOP.text, target_mesh(None, LOOP.mesh))
+    monkeypatch.setitem(sys.modules, "authored", module)  # as one that was imported
+    cap = hs.capture(module.step, *module.arguments(module.mesh), provenance=False)
+    done, failed = threading.Event(), []
+
+    def build() -> None:
+        while not done.is_set():
+            try:
+                tuple(n for n in range(50))
+            except SystemError as error:
+                failed.append(error)
+
+    other = threading.Thread(target=build)
+    other.start()
+    try:
+        cap.what_if(remat="block")
+    finally:
+        done.set()
+        other.join()
+    assert not failed
 
 
 def test_what_cannot_be_changed_says_why_and_gives_the_code(author: Author) -> None:

@@ -21,11 +21,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
+import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ...hlo import StackFrame
@@ -313,6 +314,24 @@ def exchanged(edits: Sequence[Edit], sources: Sequence[EditedSource]) -> Iterato
                 function.__code__ = code
 
 
+def _functions(file: str) -> list[FunctionType]:
+    """The functions that a file defines, of the modules that have it and of ``__main__``.
+
+    All objects are asked for only where these have none: while somebody holds a tuple that another
+    thread is still building, Python fails there (``SystemError``).
+    """
+    modules = [m for m in list(sys.modules.values()) if type(m) is ModuleType]
+    spaces = [
+        vars(m) for m in modules
+        if vars(m).get("__file__") == file or vars(m).get("__name__") == "__main__"
+    ]  # fmt: skip
+    for holders in (lambda: gc.get_referrers(*spaces), gc.get_objects):
+        found = [f for f in holders() if type(f) is FunctionType and f.__code__.co_filename == file]
+        if found:
+            return found
+    return []
+
+
 def _put_in(
     source: EditedSource,
     changes: _Changes,
@@ -320,9 +339,7 @@ def _put_in(
 ) -> None:
     changed = source.codes()
     stale = is_alive = False
-    for found in gc.get_objects():
-        if type(found) is not FunctionType or found.__code__.co_filename != source.file:
-            continue
+    for found in _functions(source.file):
         code = found.__code__
         for old, new in changed:
             if (new.co_name, new.co_firstlineno) != (code.co_name, code.co_firstlineno):
