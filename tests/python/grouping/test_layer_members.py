@@ -84,6 +84,7 @@ def test_gradients_of_weights_are_beside_the_product_that_takes_the_gradient_on(
     module = hs.read(distilled().encode()).module
     for k in range(COUNT):
         assert above(module, f"gw{k}")[:2] == above(module, f"gx{k}")[:2]
+        assert above(module, f"gw{k}")[:2] == [f"learn layer {k}", "backward"]
 
 
 def chained(between: bool = False) -> str:

@@ -265,6 +265,28 @@ def test_layers_of_two_kinds_are_one_stack_where_their_arguments_number_them() -
     assert sorted(len(f.members) for f in folds(module, tree).folds) in ([9], [3, 6])
 
 
+def test_casts_of_weights_are_in_the_layer_whose_last_product_takes_them() -> None:
+    p, x = Program(), "x"
+    for k in range(5):
+        x = p.op("tanh", p.dot(x, f"p[{k}]['up']"))
+        last = k == 4
+        scope = "last/" if last else ""  # fused with what follows: like no other layer's
+        w = p.op("copy", p.weight(f"p[{k}]['down']"), scope=scope)
+        product = f"d{len(p.rows)}"
+        meta = f'metadata={{op_name="jit(f)/{scope}dot_general"}}'
+        dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+        x = p.op("negate" if last else "sine", x)
+        p.rows.append(f"  {product} = {F} dot({x}, {w}), {dims}, {meta}")
+        x = product
+    module = p.module(p.op("cosine", x, scope="loss/"))
+    assert module.entry is not None
+    of = {
+        i.name: int(n) for i, n in zip(module.entry.instructions, layers(module).layer, strict=True)
+    }
+    assert of[product] == 4
+    assert of[w] == 4
+
+
 def test_a_first_layer_unlike_the_others_is_whole_and_before_them() -> None:
     p, x = Program(), "x"
     opened = []

@@ -35,10 +35,12 @@ from ..optimisers import after_updates, optimiser_name
 from ..scopes import Scopes, scopes
 from ..work import products
 from .ends import looks_up, of_gradients, of_loops, only_for
-from .members import free_lookups, free_products, with_their_gradient
+from .gradients import by_weights, of_other_computation
+from .members import free_lookups, free_products, to_gradients, with_their_gradient
 from .names import ALIKE, ANCHORS, PHASES, LayerNames, begins, without_phase
 from .placing import Numbered, place
 from .repeats import NEVER, Repeats, Stack, find, signatures
+from .witness import layers_of
 
 if TYPE_CHECKING:
     from ....hlo import Module
@@ -125,13 +127,32 @@ class _Finder:
                 signature = signatures(t, self.family, frames)
             stacks = find(t, c, rows, signature, work)
             whole = stacks or self._loops(c, rows)
-            if not whole:
+            before, found = self.layers, None
+            if whole:
+                recedes = [self._recedes(s) for s in whole]
+                identity = self._identity(whole, recedes)
+                told = self._told(whole, identity, recedes, rows) if stacks else {}
+                numbered = Numbered(whole, identity, recedes)
+                found = place(t, c, numbered, signature, apart, told, late)
+            better = None
+            if stacks and found is not None and late is not None:
+                better = by_weights(t, found, recedes, rows, late)
+            if late is not None and (not stacks or all(recedes)):
+                model = [(r.stack, r.identity) for r in self.runs if not r.recedes]
+                better = of_other_computation(t, c, model, found if stacks else None, rows, late)
+            if better is not None:
+                self.layers = before
+                stacks = better.stacks
+                recedes = [self._recedes(s) for s in stacks]
+                identity = self._identity(stacks, recedes, better.of)
+                told = self._told(stacks, identity, recedes, rows)
+                numbered = Numbered(stacks, identity, recedes)
+                found = place(t, c, numbered, signature, apart, told, late)
+            if found is None:
                 continue
-            recedes = [self._recedes(s) for s in whole]
-            identity = self._identity(whole, recedes)
-            found = place(t, c, Numbered(whole, identity, recedes), signature, apart, late)
             if stacks:
                 free_lookups(t, found, signature)
+                to_gradients(self.phase, found, recedes, identity)
                 with_their_gradient(t, c, self.phase, self.family, signature, found, recedes)
                 free_products(self.phase, self.family, found, recedes)
                 self._name_layers(found, recedes, identity)
@@ -156,6 +177,17 @@ class _Finder:
         anchors = np.bincount(t.computation[anchor], minlength=len(t.first))
         back = 2 * gradients[all_of_them] > anchors[all_of_them]
         return [*all_of_them[~back].tolist(), *all_of_them[back].tolist()]
+
+    def _told(
+        self,
+        stacks: tuple[Stack, ...],
+        identity: list[list[int]],
+        recedes: list[bool],
+        rows: Ints,
+    ) -> dict[int, int]:
+        """Anchors → the layer's number, in the model's own stacks, that their weights belong to."""
+        own = [(s.spine, identity[n]) for n, s in enumerate(stacks) if not recedes[n]]
+        return layers_of(self.t, own, rows.tolist())
 
     def _work(self, anchor: Mask) -> Ints:
         """How many anchors each instruction counts for: a loop for all those inside it."""
@@ -197,25 +229,52 @@ class _Finder:
         rows = np.array(stack.spine).ravel()
         return float(np.isin(self.phase[rows], (IN_BACKWARD, REMATERIALISED)).mean()) > 0.5
 
-    def _identity(self, stacks: tuple[Stack, ...], recedes: list[bool]) -> list[list[int]]:
-        """Numbers of layers; a stack of gradients has those of the stack whose gradient it is."""
+    def _identity(
+        self,
+        stacks: tuple[Stack, ...],
+        recedes: list[bool],
+        known: dict[int, tuple[int, tuple[int, ...]]] | None = None,
+    ) -> list[list[int]]:
+        """Numbers of layers; a stack of gradients has those of the stack whose gradient it is.
+
+        ``known``: for some stacks, the stack and its layers whose gradients they are, or -1 and
+        the numbers themselves.
+        """
+        known = known or {}
         frames = self.module.source_frames()[1]
         lines = [frozenset(frames[s[0]] for s in stack.spine) - {0} for stack in stacks]
         out: list[list[int]] = []
+        at = self.layers
         taken: set[int] = set()
         for n, stack in enumerate(stacks):
-            mine = list(range(self.layers, self.layers + stack.count))
-            self.layers += stack.count
-            models = [
-                m for m in range(n)
-                if not recedes[m] and stacks[m].count == stack.count and m not in taken
-            ]  # fmt: skip
-            if recedes[n] and models:
-                # where both are of the same lines: gradients run from the last stack on
-                best = max(reversed(models), key=lambda m: len(lines[m] & lines[n]))
-                taken.add(best)
-                mine = out[best][::-1]
+            mine = list(range(at, at + stack.count))
+            at += stack.count
+            if n in known and known[n][0] < 0:
+                mine = list(known[n][1])
+            elif n not in known and recedes[n]:
+                models = [
+                    m
+                    for m in range(n)
+                    if not recedes[m]
+                    and stacks[m].count == stack.count
+                    and m not in taken
+                    and m not in {of for of, _ in known.values()}
+                ]
+                if models:
+                    # where both are of the same lines: gradients run from the last stack on
+                    best = max(reversed(models), key=lambda m: len(lines[m] & lines[n]))
+                    taken.add(best)
+                    mine = out[best][::-1]
             out.append(mine)
+        # of a gradient's gradient, the stack that it is the gradient of may come later
+        left = [n for n, (of, _) in known.items() if of >= 0]
+        while left:
+            ready = [n for n in left if known[n][0] not in left] or left[:1]
+            for n in ready:
+                of, layers = known[n]
+                out[n] = [out[of][k] for k in layers]
+            left = [n for n in left if n not in ready]
+        self.layers = at
         return out
 
     def _name_layers(self, found: Repeats, recedes: list[bool], identity: list[list[int]]) -> None:

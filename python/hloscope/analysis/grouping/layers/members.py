@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ....hlo import opcodes
 from ...base.labels.families import ID
-from ...base.phases.edges import BACKWARD, FORWARD, Phases
+from ...base.phases.edges import BACKWARD, FORWARD, REMATERIALISED, Phases
 from ...base.table import Ints, Table
 from .ends import looks_up
 from .repeats import NEVER, Graph, Repeats
@@ -24,6 +24,23 @@ def free_lookups(t: Table, found: Repeats, signature: Ints) -> None:
     for row in rows.tolist():
         if inside[int(signature[row])] == 1 and looks_up(t, np.array([row])):
             found.position[row - found.first] = -1
+
+
+def to_gradients(
+    phase: Phases, found: Repeats, recedes: list[bool], identity: list[list[int]]
+) -> None:
+    """Moves recomputation of a layer to the layer's gradient, whatever it is made from."""
+    for n, stack in enumerate(found.stacks):
+        pair = [m for m, i in enumerate(identity) if recedes[m] and set(i) <= set(identity[n])]
+        if recedes[n] or not pair:
+            continue
+        to = {number: found.start[pair[0]] + k for k, number in enumerate(identity[pair[0]])}
+        of = np.array([to.get(number, -1) for number in identity[n]], np.int64)
+        at = found.position - found.start[n]
+        mine = phase[found.first : found.first + len(at)]
+        again = (at >= 0) & (at < stack.count) & np.isin(mine, (BACKWARD, REMATERIALISED))
+        again[again] = of[at[again]] >= 0
+        found.position[again] = of[at[again]]
 
 
 def free_products(

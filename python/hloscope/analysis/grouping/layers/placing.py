@@ -62,13 +62,14 @@ def place(
     numbered: Numbered,
     signature: Ints,
     apart: NDArray[np.bool_],
+    told: dict[int, int] | None = None,
     gradient: NDArray[np.bool_] | None = None,
 ) -> Repeats:
     """Which layer each row of ``c`` belongs to.
 
-    ``apart`` are rows that join no layer (an optimiser's); ``gradient``: rows of the backward pass.
-    Weights they update may be used once more, but that does not make them serve a layer of the
-    model.
+    ``apart`` are rows that join no layer (an optimiser's); ``told``: for some rows the number that
+    identifies their layer, by their weights; ``gradient``: rows of the backward pass. Weights they
+    update may be used once more, but that does not make them serve a layer of the model.
     """
     g = Graph(t, c)
     rows = slice(g.first, g.first + g.size)
@@ -79,8 +80,9 @@ def place(
     kind = signature[rows].tolist()
     back = gradient[rows].tolist() if gradient is not None else [False] * g.size
     free = [not (silent[i] or alone[i] or joint[i]) and around.own[i] < 0 for i in range(g.size)]
+    known = _told(told or {}, g.first, who, late, around.after, around.before, gradient)
     served = _served(g, kind, around.after, around.before, free, late, start, numbered.stacks)
-    position = _by_kind(numbered, around, kind, free, back, served)
+    position = _by_kind(numbered, around, kind, free, back, known, served)
     _what_layers_keep(g, around, position, free, [late, back])
     return Repeats(
         numbered.stacks,
@@ -134,12 +136,15 @@ def _by_kind(
     kind: list[int],
     free: list[bool],
     back: list[bool],
+    known: dict[int, int],
     served: set[int],
 ) -> list[int]:
     """Positions of anchors, and of what opens, closes or serves layers by its kind."""
     start, who, late = numbered.starts(), numbered.numbers(), numbered.of_gradients()
     after, before = around.after, around.before
-    opens, closing = _sides(kind, after, before, free, start, numbered.stacks, numbered.recedes)
+    opens, closing = _sides(
+        kind, after, before, free, start, numbered.stacks, numbered.recedes, known
+    )
     first = set(start)
     last = {s + stack.count - 1 for s, stack in zip(start, numbered.stacks, strict=True)}
     position = list(around.own)
@@ -150,7 +155,9 @@ def _by_kind(
     for i, (a, b) in enumerate(zip(after, before, strict=True)):
         if not free[i]:
             continue
-        if i in served:
+        if i in known:
+            position[i] = known[i]
+        elif i in served:
             position[i] = b
         elif a == b or (a >= 0 and (kind[i], _begin(start, a)) in closing):
             position[i] = a
@@ -199,6 +206,37 @@ def _what_layers_keep(
             position[v] = p
 
 
+def _told(
+    told: dict[int, int],
+    first: int,
+    who: list[int],
+    late: list[bool],
+    after: list[int],
+    before: list[int],
+    gradient: NDArray[np.bool_] | None = None,
+) -> dict[int, int]:
+    """The layers of rows that are known by weights: one they are between, preferably an end.
+
+    The last layer's own products are between it and its gradient; they are not the gradient's.
+    """
+    places: dict[int, list[int]] = {}
+    for p, number in enumerate(who):
+        places.setdefault(number, []).append(p)
+    out = {}
+    for row, number in told.items():
+        i = row - first
+        a, b = after[i], before[i]
+        between = [p for p in places.get(number, ()) if a <= p <= b]
+        if b == NEVER:  # the model's own layers are all needed later
+            between = [p for p in between if p == a or late[p]]
+        if gradient is not None:
+            between = [p for p in between if late[p] == gradient[row]] or between
+        ends = [p for p in between if p in (a, b)]
+        if ends or len(between) == 1:
+            out[i] = (ends or between)[-1]
+    return out
+
+
 def _served(
     g: Graph,
     kind: list[int],
@@ -243,6 +281,7 @@ def _sides(
     start: list[int],
     stacks: tuple[Stack, ...],
     recedes: list[bool],
+    known: dict[int, int],
 ) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """Signatures that open a layer and that close one, with where their stack starts.
 
@@ -250,6 +289,7 @@ def _sides(
     often as between two, and less often after the last, opens: ``q = x @ wq`` where
     the spine is of other products. In the opposite case it closes, as its gradient does;
     of the model's first layer that gradient may be needed by nothing and be missing.
+    If weights show on which side some are, others like them are there too.
     """
     last = {s: s + stack.count - 1 for s, stack in zip(start, stacks, strict=True)}
     first: Counter[tuple[int, int]] = Counter()
@@ -269,8 +309,15 @@ def _sides(
             final[kind[i], of_a] += 1
     opens: set[tuple[int, int]] = set()
     closes: set[tuple[int, int]] = set()
+    sides: Counter[tuple[int, int]] = Counter()
+    for i, p in known.items():
+        if after[i] != before[i] and p in (after[i], before[i]):
+            sides[kind[i], _begin(start, p)] += 1 if p == before[i] else -1
     gradients = {s for s, back in zip(start, recedes, strict=True) if back}
     for key, n in between.items():
+        if sides[key]:
+            (opens if sides[key] > 0 else closes).add(key)
+            continue
         gaps = last[key[1]] - key[1]
         if final[key] < first[key] and 2 * first[key] * gaps >= n:
             opens.add(key)

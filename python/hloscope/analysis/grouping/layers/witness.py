@@ -188,3 +188,32 @@ def told_apart(t: Table, spines: Sequence[Sequence[Sequence[int]]]) -> list[str]
             told = all(w[:1].isalpha() and len(w) <= LONGEST for w in words)
             return [path[at] if path else "" for path in paths] if told else []
     return []
+
+
+def layers_of(
+    t: Table, spines: Sequence[tuple[Sequence[Sequence[int]], Sequence[int]]], rows: Sequence[int]
+) -> dict[int, int]:
+    """Rows → the number of their layer, where all numbered arguments of a row agree.
+
+    ``spines``: rows of each signature, by layer, and the numbers of the layers.
+    """
+    # text before a number → number → layer
+    known: dict[str, dict[int, int]] = {}
+    unsure: set[str] = set()
+    for spine, identity in spines:
+        for signature in spine:
+            for key, first in family(t, signature).items():
+                step = 1 if numbers(t, signature[-1])[key] >= first else -1
+                mine = {first + step * k: number for k, number in enumerate(identity)}
+                if known.setdefault(key[0], mine) != mine:
+                    unsure.add(key[0])
+    out = {}
+    for row in rows:
+        said = {
+            known[before].get(n, -1)
+            for (before, _), n in numbers(t, row).items()
+            if before in known and before not in unsure
+        }
+        if len(said) == 1 and -1 not in said:
+            out[row] = said.pop()
+    return out
