@@ -507,6 +507,43 @@ def test_products_of_a_library_do_not_make_calls_of_one() -> None:
     assert not [label for label in group_tree(read).label if re.search(r"Attention \d", label)]
 
 
+def test_a_librarys_layers_in_a_loop_are_layers_forward_and_backward() -> None:
+    """Each gradient of a weight is a line and a fusion of its own: its weight says which layer."""
+
+    class MLP(eqx.Module):
+        layers: list[eqx.nn.Linear]
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            for linear in self.layers:
+                x = jax.nn.gelu(linear(x))
+            return x
+
+    class Net(eqx.Module):
+        encoder: MLP
+        head: eqx.nn.Linear
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return self.head(self.encoder(x))
+
+    def build(key: jax.Array) -> Net:
+        one, *keys = jax.random.split(key, 9)
+        mlp = MLP([eqx.nn.Linear(64, 64, key=k) for k in keys])
+        return Net(mlp, eqx.nn.Linear(64, 8, key=one))
+
+    def loss(net: Net, x: jax.Array) -> jax.Array:
+        return jnp.square(norm(jax.vmap(net)(x))).mean()
+
+    net = eqx.filter_eval_shape(build, jax.random.key(0))
+    read = dump(eqx.filter_jit(eqx.filter_value_and_grad(loss)), net, w(16, 64))
+    tree = group_tree(read)
+    late = [False] * len(tree.label)
+    for g, label in enumerate(tree.label):  # parents come first
+        late[g] = label.startswith("backward") or (tree.parent[g] >= 0 and late[tree.parent[g]])
+    numbered = [late[g] for g, label in enumerate(tree.label) if re.search(r" \d$", label)]
+    assert numbered.count(False) == 8
+    assert numbered.count(True) >= 7  # the first one's input has no gradient
+
+
 def test_two_einsums_on_one_line_do_not_make_calls_of_it() -> None:
     """jax's attention has two products and no lines of its own in a dump."""
 

@@ -145,10 +145,7 @@ class _Composer:
     def _is_one_call(self, path: Path) -> bool:
         """Whether a path that ends with a call is known to be one call, not several of a line."""
         one = True
-        for name in path:
-            if label(name) == self.jitted:
-                one = True
-                continue
+        for name in path[label(path[0]) == self.jitted :]:
             at = name.partition(AT_LINE)[2].lstrip("'")
             if at.endswith(LAYER):
                 one = True

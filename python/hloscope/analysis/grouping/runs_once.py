@@ -18,7 +18,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..base.lines.frames import is_library
-from ..base.lines.op_name import CALLED, parse_op_name
 from .which_call import called
 
 if TYPE_CHECKING:
@@ -31,23 +30,23 @@ _ONCE = frozenset(
     """grad value_and_grad vmap pmap jit shard_map vjp jvp linearize jacfwd jacrev filter_grad
     filter_value_and_grad filter_vmap filter_jit scan while_loop fori_loop cond switch""".split()
 )
-_REPEATING = (ast.For, ast.AsyncFor, ast.While, ast.Lambda, ast.comprehension)
-_REPEATING += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # type: ignore[assignment]
+_REPEATING = (
+    ast.For, ast.AsyncFor, ast.While, ast.Lambda,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
 
 
 def runs_once(module: Module, sources: Mapping[str, str]) -> frozenset[Place]:
     """The places where all calls of the person's functions are known to run once.
 
-    A function that jax traces by itself is none: its trace serves all of its calls, and has the
-    stack of the first. ``sources``: path → text.
+    ``sources``: path → text.
     """
     if not sources:
         return frozenset()
     frames, ids = module.source_frames()
-    traced, plain = _traced_alone(module, ids)
     files: dict[str, _Calls] = {}
     out: dict[Place, bool] = {}
-    for frame in plain:
+    for frame in set(ids):
         stack = frames.stack(frame)[::-1]
         own = [n for n, f in enumerate(stack) if not is_library(f.file) and f.function]
         for n, m in pairwise(own):
@@ -58,30 +57,9 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> frozenset[Place]:
             if caller.file not in files:
                 files[caller.file] = _Calls(sources.get(caller.file, ""))
             name = (callee.function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
-            once = name not in traced
-            once = once and files[caller.file].runs_once(caller, name, direct=m == n + 1)
+            once = files[caller.file].runs_once(caller, name, direct=m == n + 1)
             out[place] = out.get(place, True) and once
     return frozenset(place for place, once in out.items() if once)
-
-
-def _traced_alone(module: Module, ids: list[int]) -> tuple[set[str], set[int]]:
-    """Functions with a trace of their own, and frames of what ``jax.checkpoint`` does not wrap.
-
-    Calls are missing in the stacks of what it does wrap.
-    """
-    traced: set[str] = set()
-    plain: set[int] = set()
-    seen: set[str] = set()
-    for i, frame in zip(module.instructions, ids, strict=True):
-        name = i.metadata.op_name if i.metadata else ""
-        if "checkpoint" not in name and "remat" not in name:
-            plain.add(frame)
-        if name not in seen:
-            seen.add(name)
-            traced.update(
-                c.removesuffix(CALLED) for c in parse_op_name(name) or () if c.endswith(CALLED)
-            )
-    return traced, plain
 
 
 class _Calls:
@@ -107,14 +85,11 @@ class _Calls:
                     self.on_line[line].append((node, repeats))
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 repeats = False
-            if isinstance(node, ast.Call) and called(node) in _ONCE:  # ``grad(lambda p: f(p))``
-                lambdas = [a for a in node.args if isinstance(a, ast.Lambda)]
-                todo.extend((a.body, repeats) for a in lambdas)
-                others = [n for n in ast.iter_child_nodes(node) if n not in lambdas]
-                todo.extend((child, repeats) for child in others)
-                continue
             repeats = repeats or isinstance(node, _REPEATING)
-            todo.extend((child, repeats) for child in ast.iter_child_nodes(node))
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.Lambda) and called(node) in _ONCE:
+                    child = child.body  # ``grad(lambda p: f(p))``
+                todo.append((child, repeats))
 
     def runs_once(self, frame: StackFrame, function: str, direct: bool) -> bool:
         """Whether the call of a function that a frame makes runs once in its own function.

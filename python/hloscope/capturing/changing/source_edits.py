@@ -70,10 +70,12 @@ class _Changes:
     def __init__(self, edits: Sequence[Edit]) -> None:
         self.edits = edits
         self.thread = threading.get_ident()
+        self.left = set(range(len(edits)))  # those that did not run yet
 
     def made(self, number: int, *given: Any) -> Any:
         edit = self.edits[number]
         if threading.get_ident() == self.thread:
+            self.left.discard(number)
             return edit.run(*given)
         if not edit.is_function:
             return given[0]
@@ -309,6 +311,12 @@ def exchanged(edits: Sequence[Edit], sources: Sequence[EditedSource]) -> Iterato
             for source in sources:
                 _put_in(source, changes, undo)
             yield
+            for number in changes.left:
+                place = edits[number].place
+                raise CannotChange(
+                    f"{place.file}:{place.line} did not run again: it may be loaded twice, or jax"
+                    " kept what it traced before"
+                )
         finally:
             for function, code in undo:
                 function.__code__ = code
