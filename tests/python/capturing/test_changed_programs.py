@@ -578,6 +578,20 @@ def test_other_threads_build_tuples_meanwhile(
     assert not failed
 
 
+def test_a_file_that_is_loaded_twice_is_not_changed_in_vain(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = author.load(LOOP.text, target_mesh(None, LOOP.mesh))
+    cap = hs.capture(module.step, *module.arguments(module.mesh), provenance=False)
+    assert module.__spec__ is not None
+    assert module.__spec__.loader is not None
+    other = importlib.util.module_from_spec(module.__spec__)  # as if it was imported once more
+    module.__spec__.loader.exec_module(other)
+    monkeypatch.setitem(sys.modules, "authored", other)
+    with pytest.raises(hs.CannotChange, match="did not run again: it may be loaded twice"):
+        cap.what_if(remat="block")
+
+
 def test_what_cannot_be_changed_says_why_and_gives_the_code(author: Author) -> None:
     cap = as_is(author, LOOP)
     dump = hs.read(cap.text)

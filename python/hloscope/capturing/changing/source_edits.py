@@ -311,8 +311,8 @@ def exchanged(edits: Sequence[Edit], sources: Sequence[EditedSource]) -> Iterato
             for source in sources:
                 _put_in(source, changes, undo)
             yield
-            for number in changes.left:
-                place = edits[number].place
+            if changes.left:
+                place = edits[min(changes.left)].place
                 raise CannotChange(
                     f"{place.file}:{place.line} did not run again: it may be loaded twice, or jax"
                     " kept what it traced before"
