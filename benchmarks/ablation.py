@@ -112,6 +112,7 @@ GROUPING = _rules("grouping", "grouping", {
     "outline:_Composer._serves_updates": argument(1),
     "outline:_Composer._to_its_pass": NOTHING,
     "outline:_Composer._tell_calls_apart": NOTHING,
+    "outline:_Composer._sections": NOTHING,
     "outline:_Composer._to_numbered": NOTHING,
     "outline:move_inside_calls": NOTHING,
     "outline:_Composer._runs_once": FALSE,

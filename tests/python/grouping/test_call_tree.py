@@ -376,6 +376,31 @@ def test_a_frozen_twin_has_the_name_of_its_weights(read: Any) -> None:
     assert {"model · student", "model · teacher"} <= set(found)
 
 
+def test_parts_whose_names_begin_alike_are_a_section() -> None:
+    def scoped(name: str, p: Any, x: jax.Array) -> jax.Array:
+        with jax.named_scope(name):
+            return jax.nn.relu(x @ p)
+
+    def levels(params: Any, x: jax.Array) -> jax.Array:
+        kept = []
+        for k in range(3):
+            for n in range(2):
+                x = scoped(f"down_{k}_block_{n}", params, x)
+            kept.append(x)
+            x = scoped(f"down_{k}_sample", params, x)
+        x = scoped("mid", params, x)
+        for k in reversed(range(3)):
+            x = scoped(f"up_{k}_sample", params, x) + kept[k]
+            for n in range(2):
+                x = scoped(f"up_{k}_block_{n}", params, x)
+        return x
+
+    found = outline(dump(levels, w(32, 32), w(8, 32)))
+    assert found["down_0_sample"] == found["down_1_block_[0,1]"] == "down_[0..2]"
+    assert found["up_1_block_[0,1]"] == "up_[0..2]"
+    assert found["mid"] == found["up_[0..2]"]
+
+
 @pytest.mark.parametrize("lost", [r", metadata=\{[^}]*\}", r" stack_frame_id=\d+"])
 def test_what_lost_its_name_stays_in_its_layer(lost: str) -> None:
     """Every third of the light operations without a name or a stack, as XLA makes some."""

@@ -53,6 +53,8 @@ MOST_OF_STATE = 4
 OPTIMIZER, UPDATE = "optimizer", "parameter update"
 _EINSUM = re.compile(r"[A-Za-z]+(?:,[A-Za-z]+)+->[A-Za-z]*")
 _NUMBERED = re.compile(r"(.*\D)(\d+)$")
+# What parts of one section begin with: "down_0" of "down_0_block_1", "mid" of "mid_attn".
+_SECTION = re.compile(r"[A-Za-z]+(?:_?\d+)?(?=[_ ])")
 
 # Products of a stack of layers that are in one call, at least: the layers are parts of it.
 NEARLY_ALL = 0.9
@@ -61,6 +63,8 @@ NEARLY_ALL = 0.9
 MOST = 0.5
 # Numbers that scopes of several stems must have in common to be parts of layers, at least.
 FEWEST_NUMBERS = 2
+# Parts with products that one call may have before they are put into sections.
+MOST_PARTS = 10
 # Operations of one call in a row that are not known to be of one layer.
 LONGEST_CHAIN = 8
 # Scopes that the products of one line are in, for each product: names tell the layers apart.
@@ -113,6 +117,7 @@ class _Composer:
         for run in self.found.runs:
             self._number(run)
         self._numbered_parts()
+        self._sections()
         self._optimizers()
         combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
         top = self.ids.get((), -2)
@@ -492,6 +497,26 @@ class _Composer:
                         moved[(*around, scope)] = f"{name} {k}{AT_LINE}{LAYER}"
         self._put_around(moved)
 
+    def _sections(self) -> None:
+        """Puts parts of many together whose names begin alike: ``down_0`` of its blocks.
+
+        So it is where they have several kinds of names and run one after another, with no other
+        part between them.
+        """
+        moved: dict[Path, str] = {}
+        for (_, around), parts in self._products_below(lambda name: True).items():
+            if len(parts) <= MOST_PARTS:
+                continue
+            sections: dict[str, list[str]] = defaultdict(list)
+            for name in parts:
+                start = _SECTION.match(label(name))
+                sections[start[0] if start else name].append(name)
+            times = {n: self._when(rows) for n, rows in parts.items()}
+            for section, names in _in_a_row(sections, times).items():
+                if len({re.sub(r"\d+", "", label(n)) for n in names}) > 1:
+                    moved |= {(*around, n): f"{section}{AT_LINE}" for n in names}
+        self._put_around(moved)
+
     def _products_below(
         self, takes: Callable[[str], bool]
     ) -> dict[tuple[int, Path], dict[str, list[int]]]:
@@ -636,6 +661,18 @@ class _Composer:
                         elif not passes[user] and not updates[user] and user != t.roots[c]:
                             read[c].add(i.tuple_index)
         return read
+
+
+def _in_a_row(sections: dict[str, list[str]], times: dict[str, float]) -> dict[str, list[str]]:
+    """Sections of which all parts run before or after all others; wide ones are given up first."""
+    left = dict(sections)
+    ends = {s: (min(times[n] for n in of), max(times[n] for n in of)) for s, of in left.items()}
+    for s in sorted(left, key=lambda s: ends[s][0] - ends[s][1]):
+        first, last = ends[s]
+        others = (times[n] for o, of in sections.items() if o != s for n in of)
+        if len(left[s]) == 1 or any(first <= t <= last for t in others):
+            del left[s]
+    return left
 
 
 def _taking_turns(place: dict[str, dict[int, float]]) -> list[list[str]]:
