@@ -7,6 +7,7 @@ from typing import Any
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from hloscope.view import build_view
 from hloscope.view.schema import decode
 
@@ -55,6 +56,34 @@ def by_a_library(weights: Any, x: Any) -> Any:
     return norm(sum(jax.tree.map(lambda w: dense(w, x), weights)))
 
 
+class Block(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.one, self.two, self.up, self.down = (nnx.Linear(32, 32, rngs=rngs) for _ in range(4))
+        self.norms = nnx.List([nnx.LayerNorm(32, rngs=rngs) for _ in range(2)])
+
+    def __call__(self, x: Any, memory: Any) -> Any:
+        x = self.norms[0](x + jax.nn.softmax(self.one(x) @ self.two(memory).T) @ memory)
+        return self.norms[1](x + self.down(nnx.relu(self.up(x))))
+
+
+class Net(nnx.Module):
+    def __init__(self) -> None:
+        self.blocks = nnx.List([Block(nnx.Rngs(0)) for _ in range(6)])
+
+    def __call__(self, x: Any) -> Any:
+        t, out = jnp.zeros_like(x), []
+        for block in self.blocks:
+            t = block(t, x)
+            out.append(t)
+        return jnp.stack(out)
+
+
+def nested(weights: Any, x: Any) -> Any:
+    graph, state = nnx.split(nnx.eval_shape(Net))
+    zeros = jax.tree.map(lambda leaf: jnp.full(leaf.shape, weights[0].sum()), state)
+    return jax.grad(lambda s: (nnx.merge(graph, s)(x) ** 2).sum())(zeros)
+
+
 def differentiated(weights: Any, x: Any) -> Any:
     return jax.grad(lambda p: norm(mlp(p, norm(x))).sum())(weights)
 
@@ -97,6 +126,11 @@ def test_a_call_with_a_loop_inside_is_one() -> None:
 
 def test_a_call_with_two_products_in_a_loops_turn_is_one() -> None:
     assert calls(one_turn, "attend") == ["attend"]
+
+
+def test_calls_of_a_loop_keep_their_name_in_a_piece_of_them() -> None:
+    assert len(calls(nested, "Block")) >= 6
+    assert not calls(nested, "layer")
 
 
 def test_calls_in_a_loop_are_several() -> None:

@@ -327,7 +327,8 @@ class _Composer:
         whole = whole and not self._is_one_call(shared)
         whole = whole and not self._runs_once(rows[inside_call], len(shared), layer[inside_call])
         name, at = run.name, str(run.identity[0])
-        if name in (label(call) for call in shared if AT_LINE in call):
+        around = [n for n, call in enumerate(shared, 1) if AT_LINE in call and label(call) == name]
+        if around and self._is_one_call(shared[: around[-1]]):
             name = UNNAMED  # they are in the call that has the name
         if whole:
             function, _, at = shared[-1].partition(AT_LINE)
