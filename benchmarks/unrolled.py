@@ -188,13 +188,13 @@ class _Writer:
 
 def once(text: Callable[[], bytes]) -> dict[str, Any]:
     """CPU seconds of each step for one module, and its results."""
+    from hloscope.analysis.base.pause import uncollected
     from hloscope.analysis.base.table import table
     from hloscope.analysis.grouping.folds import folds
     from hloscope.analysis.grouping.groups import group_tree
     from hloscope.analysis.grouping.layers.layers import layers
     from hloscope.readers import read_modules
     from hloscope.view import build_view
-    from hloscope.view.builder import no_collection
 
     clock, found = time.process_time, {}
     data = text()
@@ -206,7 +206,7 @@ def once(text: Callable[[], bytes]) -> dict[str, Any]:
         found[name] = now - last
         last = now
 
-    with no_collection():
+    with uncollected():
         (m,) = read_modules(data)
         lap("read")
         del data  # as reading a file releases its bytes

@@ -167,7 +167,7 @@ class _JaxprBuilder:
         i.operands, i.computation, i.is_root = operands, body.computation, False
         i.argument_text = argument or ", ".join(f"%{o.name}" for o in operands)
         i.attribute_text, i.text_span = attributes, None
-        i._attributes, i._users, i.index = None, (), 0
+        i._attributes, i.index = None, 0
         body.instructions.append(i)
         return i
 

@@ -41,11 +41,15 @@ from .parts import (
 )
 from .shape import Shape
 from .shardings import shardy
+from .texts.regex import regex
 
 if TYPE_CHECKING:
     from .buffers import BufferAssignment
     from .origins.operations import Origin
     from .origins.origins import Origins
+
+
+_KIND = regex(r"(?:^|, ?)kind=(k[A-Z]\w*)")
 
 
 class Instruction:
@@ -59,7 +63,6 @@ class Instruction:
         "_arguments",
         "_attributes",
         "_span",
-        "_users",
         "attribute_text",
         "computation",
         "index",
@@ -79,7 +82,6 @@ class Instruction:
     is_root: bool
     attribute_text: str
     _attributes: dict[str, str] | None
-    _users: tuple[Instruction, ...]
     # A million instructions take 200 MB less this way than as the text and the pair themselves.
     _arguments: str | None  # None: the operands' names, as XLA prints them
     _span: int  # (begin << 32) + length; -1 for none
@@ -126,8 +128,8 @@ class Instruction:
 
     @property
     def users(self) -> tuple[Instruction, ...]:
-        self.module._link_users()
-        return self._users
+        offsets, users = self.module._users
+        return tuple(users[offsets[self.index] : offsets[self.index + 1]])
 
     def users_of(self, element: int) -> tuple[Instruction, ...]:
         """The users of a tuple without those that take another element of it."""
@@ -170,22 +172,18 @@ class Instruction:
     @property
     def called(self) -> tuple[tuple[str, Computation], ...]:
         """(role, computation) pairs, role being the attribute: calls, to_apply, body, …"""
-        if self.opcode in columns.NEVER_CALLS:
-            return ()
         module = self.module
-        known = module._called.get(self.index)
-        if known is None:
-            found = (
-                (role, module.find_computation(name))
-                for role, name in columns.called_names(self.opcode, self.attribute_text)
-            )
-            known = tuple((role, c) for role, c in found if c is not None)
-            if module._is_whole:
-                module._called[self.index] = known
-        return known
+        if module._is_whole:
+            return module._called.get(self.index, ())
+        named = columns.called_names(self.opcode, self.attribute_text)
+        found = ((role, module.find_computation(name)) for role, name in named)
+        return tuple((role, c) for role, c in found if c is not None)
 
     @property
     def called_computations(self) -> tuple[Computation, ...]:
+        module = self.module
+        if module._is_whole:
+            return module._callees.get(self.index, ())
         return tuple(c for _, c in self.called)
 
     @property
@@ -224,7 +222,11 @@ class Instruction:
     @property
     def fusion_kind(self) -> str | None:
         """kLoop, kInput, kOutput or kCustom."""
-        return self.attribute("kind") if self.opcode == "fusion" else None
+        if self.opcode != "fusion":
+            return None
+        plain, _, _ = self.attribute_text.partition('"')
+        found = _KIND.search(plain)  # attributes are not split: there are thousands
+        return found.group(1) if found else self.attribute("kind")
 
     @property
     def custom_call_target(self) -> str | None:
@@ -243,9 +245,10 @@ class Instruction:
 
     @property
     def parameter_number(self) -> int | None:
-        raw = self.argument_text
-        ok = self.opcode == "parameter" and raw.isdecimal() and len(raw) < 10
-        return int(raw) if ok else None
+        if self.opcode != "parameter":
+            return None
+        raw = self._arguments or ""  # it has no operands
+        return int(raw) if raw.isdecimal() and len(raw) < 10 else None
 
     @property
     def tuple_index(self) -> int | None:
@@ -521,9 +524,18 @@ class Module:
         return FrameTable(tuple(files), (), locations, frames), ids
 
     # What is asked for often, by index, once the module is whole.
-    _called: dict[int, tuple[tuple[str, Computation], ...]] = field(
-        default_factory=dict, repr=False
-    )
+    @cached_property
+    def _called(self) -> dict[int, tuple[tuple[str, Computation], ...]]:
+        offsets, values, roles = self.called_csr()
+        pairs = [(r, self.computations[c]) for r, c in zip(roles, values.tolist(), strict=True)]
+        rows = np.flatnonzero(np.diff(offsets)).tolist()
+        spans = zip(offsets[rows].tolist(), offsets[1:][rows].tolist(), strict=True)
+        return {k: tuple(pairs[a:b]) for k, (a, b) in zip(rows, spans, strict=True)}
+
+    @cached_property
+    def _callees(self) -> dict[int, tuple[Computation, ...]]:
+        return {k: tuple([c for _, c in called]) for k, called in self._called.items()}
+
     _parameters: dict[int, tuple[Instruction, ...]] = field(default_factory=dict, repr=False)
     _element_users: dict[tuple[int, int], tuple[Instruction, ...]] = field(
         default_factory=dict, repr=False
@@ -534,18 +546,16 @@ class Module:
         """Whether its instructions are numbered: before, a reader may add computations."""
         return "instructions" in vars(self)
 
-    _linked: bool = field(default=False, repr=False)
-
-    def _link_users(self) -> None:
-        if self._linked:
-            return
-        users: list[list[Instruction]] = [[] for _ in self.instructions]
-        for i in self.instructions:
-            for o in dict.fromkeys(i.operands):
-                users[o.index].append(i)
-        for i, u in zip(self.instructions, users, strict=True):
-            i._users = tuple(u)
-        self._linked = True
+    @cached_property
+    def _users(self) -> tuple[list[int], list[Instruction]]:
+        """The users of instruction k are those from offset k to offset k + 1, each once."""
+        offsets, operands = self.operand_csr()
+        users = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        pairs = np.sort(operands * len(offsets) + users)
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+        counts = np.bincount(pairs // len(offsets), minlength=len(offsets) - 1)
+        found = (pairs % len(offsets)).tolist()
+        return columns.offsets(counts).tolist(), [self.instructions[n] for n in found]
 
     # -- pickling and copying: operands refer to instructions, deeper than Python recurses --
 
@@ -605,7 +615,7 @@ class Module:
             computations.append(c)
         self.computations = tuple(computations)
         self.entry = None if state["entry"] is None else computations[state["entry"]]
-        self._linked, self._called, self._parameters, self._element_users = False, {}, {}, {}
+        self._parameters, self._element_users = {}, {}
 
     def __repr__(self) -> str:
         n = sum(len(c.instructions) for c in self.computations)
@@ -614,9 +624,7 @@ class Module:
 
 
 # Fields that ``__getstate__`` writes as rows.
-_LINKED = frozenset(
-    ["computations", "entry", "_linked", "_called", "_parameters", "_element_users"]
-)
+_LINKED = frozenset(["computations", "entry", "_parameters", "_element_users"])
 
 
 def _instruction(module: Module, index: int) -> Instruction:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, lru_cache
 
 from .collective_kinds import FORMS, KINDS
 
@@ -136,6 +137,7 @@ OF_TARGET = {
 }
 
 
+@cache
 def async_half(opcode: str) -> tuple[str, str] | None:
     """("copy", "start") of "copy-start", for any opcode; None if it is whole.
 
@@ -146,6 +148,7 @@ def async_half(opcode: str) -> tuple[str, str] | None:
     return (base, half) if dash and f"-{half}" in FORMS else None
 
 
+@lru_cache(maxsize=10_000)
 def data_operands(opcode: str, count: int) -> range | tuple[int, ...]:
     """Which of ``count`` operands have elements that are in the result of an opcode."""
     known = OPCODES.get(opcode)

@@ -51,7 +51,11 @@ class Layout:
 class Shape:
     """An array (``element_type`` f32, …), a ``tuple``, a ``token`` or an ``opaque``.
 
-    ``dimensions`` holds the bounds of dynamic dimensions; ``dynamic`` marks them.
+    ``dimensions`` holds the bounds of dynamic dimensions; ``dynamic`` marks them. ``elements`` is
+    the number of an array's, 0 for tuples and tokens. ``byte_size`` is dense, without tile padding,
+    and summed over tuple leaves: packed sub-byte types (``s4`` with ``E(4)`` in the layout, as XLA
+    marks them) count their packed bits, unpacked ones a byte an element, tokens and opaque 0; index
+    tables of tuples are not counted.
     """
 
     text: str = field(compare=True)
@@ -60,41 +64,26 @@ class Shape:
     dynamic: tuple[bool, ...] = field(default=(), compare=False)
     layout: Layout | None = field(default=None, compare=False)
     tuple_shapes: tuple[Shape, ...] = field(default=(), compare=False)
+    # Worked out once: shapes are few, and these are asked of every instruction again and again.
+    is_tuple: bool = field(init=False, compare=False, repr=False)
+    is_array: bool = field(init=False, compare=False, repr=False)
+    elements: int = field(init=False, compare=False, repr=False)
+    byte_size: int = field(init=False, compare=False, repr=False)
 
-    @property
-    def is_tuple(self) -> bool:
-        return self.element_type == "tuple"
-
-    @property
-    def is_array(self) -> bool:
-        return self.element_type in ELEMENT_BITS
+    def __post_init__(self) -> None:
+        bits = ELEMENT_BITS.get(self.element_type, 0)
+        elements = math.prod(self.dimensions) if bits else 0
+        if 0 < bits < 8:
+            bits = (self.layout is not None and self.layout.element_size_bits) or 8
+        parts = sum(s.byte_size for s in self.tuple_shapes)
+        object.__setattr__(self, "is_tuple", self.element_type == "tuple")
+        object.__setattr__(self, "is_array", self.element_type in ELEMENT_BITS)
+        object.__setattr__(self, "elements", elements)
+        object.__setattr__(self, "byte_size", parts or (elements * bits + 7) // 8)
 
     @property
     def rank(self) -> int:
         return len(self.dimensions)
-
-    @property
-    def elements(self) -> int:
-        """Number of elements of an array; 0 for tuples and tokens."""
-        return math.prod(self.dimensions) if self.is_array else 0
-
-    @property
-    def byte_size(self) -> int:
-        """Dense size in bytes without tile padding, summed over tuple leaves.
-
-        Packed sub-byte types (``s4`` with ``E(4)`` in the layout, as XLA marks
-        them) count their packed bits; unpacked ones a byte an element. Token and
-        opaque count 0. Tuple index tables are not counted.
-        """
-        if self.tuple_shapes:
-            return sum(s.byte_size for s in self.tuple_shapes)
-        bits = ELEMENT_BITS.get(self.element_type)
-        if bits is None:
-            return 0
-        if bits < 8:
-            packed = self.layout is not None and self.layout.element_size_bits
-            bits = packed or 8
-        return (self.elements * bits + 7) // 8
 
     @property
     def dense_text(self) -> str:

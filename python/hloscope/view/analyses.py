@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ..analysis.base.pause import uncollected
 from ..analysis.base.table import NO_TARGET
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hardware import find
 from ..hlo import Module, Target
-from .builder import ANALYSES_MAGIC, Builder, no_collection
+from .builder import ANALYSES_MAGIC, Builder
 from .context import Context, Given
 from .sections import OF_CHIP, SECTIONS, Section
 
@@ -34,7 +35,7 @@ def build_analyses(
     """
     context = Context(module, target if target is not None else NO_TARGET, given=given or Given())
     builder = Builder()
-    with no_collection():
+    with uncollected():
         summary = summarize(module, context.target, CONTRIBUTIONS[1:])
         said: list[str] = summary.pop("warnings")
         _optional(builder, context, SECTIONS)
@@ -59,7 +60,7 @@ class OtherChips:
 
     def __init__(self, module: Module, target: Target, given: Given | None = None) -> None:
         self._module, self._target, self._given = module, target, given or Given()
-        with no_collection():
+        with uncollected():
             self._known, self._own, self._summary = self._of(target)
 
     def _of(self, target: Target) -> tuple[Builder, Context, dict[str, Any]]:
@@ -71,7 +72,7 @@ class OtherChips:
     def on(self, chip: str) -> bytes:
         """Raises ``HardwareError`` for an unknown chip."""
         other = replace(self._target, hardware=find(chip).id)
-        with no_collection():
+        with uncollected():
             builder, context, summary = self._of(other)
             said: list[str] = summary.pop("warnings")
             gone = self._known.names() - builder.names()

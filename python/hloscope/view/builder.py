@@ -7,13 +7,11 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress, count, islice
 from types import MappingProxyType
@@ -263,15 +261,3 @@ class _Gzip:
     def finish(self) -> bytes:
         end = struct.pack("<II", self.crc, self.size & 0xFFFFFFFF)
         return b"".join([*self.parts, self.deflate.flush(), end])
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Pauses garbage collection, which many short-lived objects would trigger without use."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

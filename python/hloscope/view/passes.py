@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..analysis.base.pause import uncollected
 from ..analysis.base.table import NO_TARGET
 from ..analysis.passes.passes import Passes
 from ..analysis.passes.steps import BORN, RENAMED, Steps
@@ -18,7 +19,7 @@ from ..analysis.passes.union import union
 from ..analysis.passes.words import about
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
-from .builder import VIEW_MAGIC, Builder, no_collection
+from .builder import VIEW_MAGIC, Builder
 from .context import Context
 from .picture import add_picture
 
@@ -65,7 +66,7 @@ def build_passes(
             "that a picture is made of; cap.passes() and hloscope passes list them all the same"
         )
     module, order = union(steps, final.name, final.num_partitions)
-    with no_collection():
+    with uncollected():
         context = Context(module, target if target is not None else NO_TARGET)
         context.copies_are_drawn = True
         builder = Builder()

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..analysis.base.pause import uncollected
 from ..analysis.base.table import csr
 from ..analysis.provenance.linked.linked import Linked, Stage
-from .builder import STAGES_MAGIC, Builder, no_collection
+from .builder import STAGES_MAGIC, Builder
 
 if TYPE_CHECKING:
     from .header import StagesContent, StageText
@@ -19,7 +20,7 @@ MOST_TOLD = 24_000_000
 
 def build_stages(linked: Linked, instructions: int) -> bytes:
     """The stages block, gzip'd. ``instructions``: how many its View has."""
-    with no_collection():
+    with uncollected():
         return _stages(linked, instructions)
 
 

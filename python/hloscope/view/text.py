@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analysis.base.pause import uncollected
 from ..analysis.base.table import csr
 from ..hlo import Module
 from ..hlo.parts import split_attributes
-from .builder import TEXT_MAGIC, Builder, no_collection
+from .builder import TEXT_MAGIC, Builder
 
 NONE = 0xFFFFFFFF
 # A constant of a million numbers is one attribute value; details panels need its beginning.
@@ -17,7 +18,7 @@ MAX_VALUE = 20_000  # characters
 
 def build_text(module: Module) -> bytes:
     """The text block, gzip'd; offsets are UTF-8 bytes."""
-    with no_collection():
+    with uncollected():
         return _text(module)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from ..analysis.base.pause import uncollected
 from ..analysis.base.table import NO_TARGET
 from ..analysis.report.summary import CONTRIBUTIONS, summarize
 from ..hlo import Module, Target
-from .builder import VIEW_MAGIC, Builder, no_collection
+from .builder import VIEW_MAGIC, Builder
 from .context import Context
 from .picture import add_picture
 
@@ -28,7 +29,7 @@ def build_view(
     """
     context = Context(module, target if target is not None else NO_TARGET)
     builder = Builder()
-    with no_collection():
+    with uncollected():
         picture = add_picture(builder, context)
         summary = summarize(module, context.target, CONTRIBUTIONS[:1])
         header: ViewContent = {

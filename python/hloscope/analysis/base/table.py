@@ -10,7 +10,7 @@ the View, so one pass over the objects makes these arrays and the rest is vector
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, wraps
 from itertools import chain, count
@@ -58,10 +58,20 @@ def csr(rows: Sequence[Sequence[int]]) -> Csr:
     )
 
 
+def spans(first: Ints, counts: Ints) -> Ints:
+    """``[first[0], first[0] + 1, …, first[1], …]``: of each so many numbers."""
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.arange(int(counts.sum())) + np.repeat(first - before, counts))
+
+
 def intern(items: list[Any]) -> tuple[Ints, list[Any]]:
     """Ids by first appearance, and the distinct items in that order."""
     ids: defaultdict[Any, int] = defaultdict(count().__next__)
     return np.fromiter(map(ids.__getitem__, items), np.int64, len(items)), list(ids)
+
+
+# What a walk passes, or asks more than the opcode of, whatever it goes through.
+_MAY_PASS = opcodes.BUNDLES | opcodes.LITERALS | {"parameter", "custom-call", "broadcast"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +117,18 @@ class Table:
         """A column from a function of the opcode string."""
         lut = np.array([mapping(o) for o in self.opcodes], dtype)
         return lut[self.opcode] if len(lut) else np.zeros(0, dtype)
+
+    def may_pass(self, through: Container[str]) -> NDArray[np.bool_]:
+        """Rows from which a walk back through these opcodes may lead on; from others it does not.
+
+        A fusion is passed only if its root is.
+        """
+        own = self.by_opcode(lambda o: o in _MAY_PASS or o in through, bool)
+        fused = self.called.rows, self.called.values
+        of_fusion = self.by_opcode("fusion".__eq__, bool)[fused[0]]
+        rows, roots = fused[0][of_fusion], self.roots[fused[1][of_fusion]]
+        own[rows] &= own[roots] & (roots >= 0)
+        return own
 
     def caller(self) -> tuple[Ints, list[str]]:
         """One row per computation: the first instruction that calls it or -1, and in what role."""

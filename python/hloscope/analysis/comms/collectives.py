@@ -40,6 +40,7 @@ from ..base.loops.branches import branches, heaviest, most_runs, most_runs_a_tri
 from ..base.loops.trips import may_not_run, multiplicity
 from ..base.meshes import module_mesh
 from ..base.operands import ValueSource, source_of
+from ..base.pause import uncollected
 from ..base.phases.names import phase_names
 from ..base.phases.phases import phases
 from ..base.table import NO_TARGET, per_devices
@@ -276,6 +277,7 @@ def _placed(module: Module, target: Target) -> Collectives:
 
 
 @per_devices
+@uncollected()
 def listed(module: Module, target: Target) -> Collectives:
     """The same with the lines that XLA gives, or that follow from the optimised program alone."""
     replicas, partitions = device_counts(module, target)

@@ -47,6 +47,9 @@ def is_asynchronous(opcode: str) -> bool:
 
 def done_of(start: Instruction) -> Instruction | None:
     """The done of an asynchronous operation, after any updates; None in a damaged dump."""
+    for user in start.users:
+        if user.opcode.endswith("-done"):
+            return user
     for use in walk.uses(start, lambda i: i.opcode.endswith("-update")):
         if use.instruction.opcode.endswith("-done"):
             return use.instruction

@@ -27,6 +27,7 @@ from ...hlo import Instruction, Module, Target
 from ...hlo.texts.places import short_place
 from ..base.dialects import needs_hlo
 from ..base.lines.lines import lines
+from ..base.pause import uncollected
 from ..base.table import per_target
 from ..comms.collectives import collectives
 from ..comms.partitions import whose
@@ -36,7 +37,6 @@ from .assumptions import NEGLIGIBLE_SHARE
 from .branches import branch_ranges, slowest_branches, wire_runs
 from .chip import chip_of
 from .counts import Counts, count, counted
-from .pause import uncollected
 from .roofline.roofline import Roofline, model
 from .timeline import Timeline, timeline
 
@@ -346,7 +346,7 @@ def estimated(module: Module, target: Target) -> Cost:
     return estimate(module, target, hardware=chip_of(target))
 
 
-@uncollected
+@uncollected()
 def estimate(
     module: Module,
     target: Target | None = None,

@@ -246,9 +246,9 @@ def _inclusive(
     for c in calls.order:
         branches: dict[int, float] = {}
         for e in calls.below[c]:
-            if e.role is Role.REDUCER:
-                continue
             inner = total[e.callee]
+            if e.role is Role.REDUCER or (not inner and e.role is not Role.BRANCH):
+                continue
             if e.role in (Role.BODY, Role.CONDITION):
                 n = trips.get(e.caller)
                 times = 1 if n is None else min(n + (e.role is Role.CONDITION), MOST_RUNS)

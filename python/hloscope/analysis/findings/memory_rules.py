@@ -21,6 +21,7 @@ from ..base.phases.phases import BACKWARD, phases
 from ..base.table import per_devices
 from ..comms.sharding import shardings
 from ..memory.audit import Donation
+from ..memory.categories import COPIED
 from ..memory.if_donated import is_returned
 from ..memory.liveness.values import ARGUMENT, CONSTANT, TEMP
 from ..memory.memory import LiveValue
@@ -295,7 +296,8 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
     room = chip.memory_bytes * (limits.SIMULATED_ABOVE if is_simulated else 1)
     if peak <= room:
         return
-    top = facts.memory.live_at_peak[:3]
+    held = facts.memory.liveness.live_at(facts.memory.peak_point, facts.memory.main_spaces)
+    top = tuple(facts.memory.value(int(b)) for b in held[:3])
     shown = ", ".join(map(_named, top))
     kept = saved(facts)
     is_saved = 2 * kept.bytes >= peak
@@ -378,26 +380,24 @@ def peak_of_a_line(facts: Facts) -> Iterator[Finding]:
     Arrays that a loop stacks, or carries, and waiting ones have rules of their own.
     """
     memory = facts.memory
-    lines: dict[StackFrame, list[LiveValue]] = defaultdict(list)
-    buffers: dict[int, int] = {}
+    live = memory.liveness
+    lines: dict[StackFrame, list[int]] = defaultdict(list)
     known = _known_lines(facts.module, facts.target)
-    for b in memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist():
+    for b in live.live_at(memory.peak_point, memory.main_spaces).tolist():
         if b not in known:
             known[b] = _line_of_temporary(facts, b)
         frame = known[b]
         if frame is not None:
-            value = memory.value(b)
-            lines[frame].append(value)
-            buffers[id(value)] = b
-    for frame, rows in lines.items():
-        total = sum(v.bytes for v in rows)
-        alike = Counter(v.shape for v in rows).most_common(1)[0][1]
+            lines[frame].append(b)
+    for frame, buffers in lines.items():
+        total = int(live.size[buffers].sum())
+        alike = Counter(map(live.shape_of, buffers)).most_common(1)[0][1]
         if total < limits.LINE_OF_PEAK_SHARE * memory.peak_bytes or total < facts.scarce_bytes:
             continue
         if alike >= limits.WAITING_VALUES:
             continue
-        rows.sort(key=lambda v: -v.bytes)
-        gain = memory.gain_if_smaller({buffers[id(v)]: v.bytes for v in rows})
+        rows = sorted(map(memory.value, buffers), key=lambda v: -v.bytes)
+        gain = memory.gain_if_smaller({b: int(live.size[b]) for b in buffers})
         first = rows[0]
         many = f"{len(rows):,} arrays" if len(rows) > 1 else first.shape.dense_text
         shown = ", ".join(f"%{v.name} {v.shape.dense_text} ({size(v.bytes)})" for v in rows[:3])
@@ -441,13 +441,13 @@ def _line_of_temporary(facts: Facts, buffer: int) -> StackFrame | None:
         return None
     if i.opcode in opcodes.LOOPS or is_collective(i.opcode):
         return None
-    value = facts.memory.value(buffer)
-    if value.home or value.category == "copied argument":
+    if live.home[buffer] >= 0 or facts.memory.category[buffer] == COPIED:
         return None
-    if any(u.instruction.opcode in opcodes.LOOPS for u in walk.uses(i, opcodes.BUNDLES)):
+    frame = own_line(facts.module.source_frames()[0].stack(int(facts.memory.frames[buffer])))
+    if frame is None or is_library(frame.file):
         return None
-    frame = own_line(value.frames)
-    return None if frame is None or is_library(frame.file) else frame
+    in_loop = any(u.instruction.opcode in opcodes.LOOPS for u in walk.uses(i, opcodes.BUNDLES))
+    return None if in_loop else frame
 
 
 def _is_of_product(value: LiveValue) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ...hlo import Module, Target
+from ..base.pause import uncollected
 from ..base.table import NO_TARGET, per_target
-from ..cost.pause import uncollected
 from . import (
     activation_rules,
     attention_rules,
@@ -113,7 +113,7 @@ def _is_nothing(f: Finding) -> bool:
 
 
 @per_target
-@uncollected
+@uncollected()
 def _made(module: Module, target: Target) -> Findings:
     facts = Facts(module, target)
     rows: list[Finding] = []

@@ -17,13 +17,12 @@ from ...hlo import StackFrame
 from ...hlo.changes import Changes
 from ..base.lines.frames import own_line
 from ..grouping.groups import GroupTree, group_tree
+from ..memory.categories import SAVED
 from ..memory.memory import LiveValue
 from ..text.units import size
 from . import limits
 from .facts import Facts, own_function
 from .finding import Finding, percent
-
-_SAVED = "saved for backward"
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,8 @@ def saved(facts: Facts) -> Saved:
     stacks = {r.buffer for r in memory.residuals}
     rows: list[tuple[int, LiveValue]] = []
     for b in memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist():
-        value = memory.value(b)
-        if value.category == _SAVED and b not in stacks:
-            rows.append((b, value))
+        if memory.category[b] == SAVED and b not in stacks:
+            rows.append((b, memory.value(b)))
     rows.sort(key=lambda x: (-x[1].bytes, x[0]))
     total = sum(v.bytes for _, v in rows)
     none = Saved(tuple(v for _, v in rows), total, "", 0, 1, 0)

@@ -142,13 +142,23 @@ def _up(n: int, to: int) -> int:
     return -(-n // to) * to
 
 
+def _is_padded(s: Shape) -> bool:
+    """Whether an array in the device's own memory has much padding."""
+    much = max(limits.PADDED_BYTES, limits.TILE_PADDING * s.byte_size)
+    return s.is_array and not memory_space(s) and padding_bytes(s) >= much
+
+
 def padded_traffic(facts: Facts) -> Iterator[Finding]:
     """Arrays that are read and written with much padding, where that takes time."""
     r = facts.cost.roofline
     if r is None or not facts.total_seconds or facts.on_host:
         return
     alike: dict[object, list[tuple[Instruction, Instruction, float]]] = defaultdict(list)
-    for n in np.flatnonzero(facts.runs > 0).tolist():
+    t = facts.table
+    padded = np.array([_is_padded(s) for s in t.shapes], bool)[t.shape]
+    moving = padded.copy()
+    moving[t.operands.rows[padded[t.operands.values]]] = True
+    for n in np.flatnonzero((facts.runs > 0) & moving).tolist():
         if r.bound(n) != "memory":
             continue
         i = facts.module.instructions[n]
@@ -158,11 +168,12 @@ def padded_traffic(facts: Facts) -> Iterator[Finding]:
             float(facts.cost.main_bytes[n]), float(sum(storage_bytes(v.shape) for v in given))
         )
         for value in given:
-            s, empty = value.shape, padding_bytes(value.shape)
-            if not moved or empty < max(limits.PADDED_BYTES, limits.TILE_PADDING * s.byte_size):
+            if not moved or not padded[value.index]:
                 continue
-            seconds = empty / moved * float(r.seconds[n]) * float(facts.runs[n])
-            alike[_needs_filling(s)].append((i, value, seconds))
+            seconds = (
+                padding_bytes(value.shape) / moved * float(r.seconds[n]) * float(facts.runs[n])
+            )
+            alike[_needs_filling(value.shape)].append((i, value, seconds))
     for rows in alike.values():
         seconds = min(sum(s for *_, s in rows), facts.total_seconds)
         share = seconds / facts.total_seconds

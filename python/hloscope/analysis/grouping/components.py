@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..base.labels.labels import telling_mask, words_of_mask
 from ..base.structure import mix, tokens
-from ..base.table import Ints, Table
+from ..base.table import Ints, Table, spans
 from .group_nodes import Node, count_boxes
 
 # More boxes than this in one open group cannot be read; equal pieces are looked for earlier.
@@ -79,12 +79,8 @@ def _node(parent: Node, label: str, members: Ints, kind: str = "component") -> N
 def _edges(members: Ints, t: Table) -> tuple[Ints, Ints]:
     """(operand, user) pairs inside ``members``, as positions in it."""
     counts = t.operands.counts[members]
-    starts = t.operands.offsets[:-1][members]
-    total = int(counts.sum())
-    skip = np.cumsum(counts) - counts
-    e = np.arange(total) - np.repeat(skip, counts) + np.repeat(starts, counts)
     users = np.repeat(np.arange(len(members)), counts)
-    values = t.operands.values[e]
+    values = t.operands.values[spans(t.operands.offsets[members], counts)]
     operands = np.searchsorted(members, values)  # members ascend
     operands[operands == len(members)] = 0
     inside = members[operands] == values

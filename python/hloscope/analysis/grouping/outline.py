@@ -298,13 +298,14 @@ class _Composer:
         rows = np.arange(first, first + size)
         members = set(run.identity)
         layer = self.found.layer[rows]
-        paths = [self._path(r) for r in rows.tolist()]
-        late = np.array([BACKWARD in p for p in paths])
+        paths = [*self.paths, ()]  # rows outside all calls have -1: the last
+        path_of = self.own[rows]
+        late = np.array([BACKWARD in p for p in paths])[path_of]
         mine = np.isin(layer, list(members)) & (late == (BACKWARD in shared))
         products = self.product[rows]
 
         def within(path: Path) -> Mask:
-            return np.array([p[: len(path)] == path for p in paths], bool)
+            return np.array([p[: len(path)] == path for p in paths], bool)[path_of]
 
         def is_repeated(path: Path) -> bool:
             """Whether (nearly) all products of a call are in the layers."""

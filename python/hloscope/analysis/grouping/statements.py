@@ -156,6 +156,8 @@ class _Statements:
         number = {name: k for k, name in enumerate(names)}
         of = [number[key] for key in keys] + [number[k] for k in range(self.n, self.total)]
         pairs = list(dict.fromkeys((of[v], of[u]) for v, u in self.pairs if of[v] != of[u]))
+        if _is_acyclic(pairs, len(names)):
+            return []
         before = self._before(pairs, len(names))
         after = self._before([(u, v) for v, u in reversed(pairs)], len(names))
         seen: set[int] = set()
@@ -204,6 +206,21 @@ class _Statements:
         for r in some:
             keys[r] = to
         return True
+
+
+def _is_acyclic(pairs: Pairs, total: int) -> bool:
+    ahead: list[list[int]] = [[] for _ in range(total)]
+    waits_for = [0] * total
+    for value, user in pairs:
+        ahead[value].append(user)
+        waits_for[user] += 1
+    done = [k for k in range(total) if not waits_for[k]]
+    for value in done:
+        for user in ahead[value]:
+            waits_for[user] -= 1
+            if not waits_for[user]:
+                done.append(user)
+    return len(done) == total
 
 
 def _union(sets: Iterable[int]) -> int:

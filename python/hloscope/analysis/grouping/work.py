@@ -107,6 +107,7 @@ def shares(module: Module) -> NDArray[np.float64]:
     return out
 
 
+@per_module
 def _runs(module: Module) -> NDArray[np.float64]:
     """One row per computation."""
     runs = counted(module, 1, _UNKNOWN_TRIPS)

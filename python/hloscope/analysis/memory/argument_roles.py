@@ -15,13 +15,13 @@ an ``m``, a ``velocity`` or a ``state`` without a parameter or a gradient of its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from ...hlo import Instruction, Shape, opcodes
+from ...hlo import Instruction, Module, Shape, opcodes
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
+from ..base.table import per_module, table
 from .limits import UPDATE_BUFFERS
 from .liveness.liveness import Liveness
 from .liveness.values import ARGUMENT, SAME_BUFFER
@@ -44,14 +44,18 @@ MOVED = opcodes.SAME_NUMBERS - opcodes.with_halves("reverse")  # an array revers
 _MOVES = MOVED | opcodes.BUNDLES | {"slice-start", "slice-done", "async-start", "async-done"}
 
 
-def moves_only(i: Instruction) -> bool:
-    """Whether an instruction only returns its operand in another place, layout or type."""
-    if i.opcode != "fusion":
-        return i.opcode in _MOVES
-    called = i.called_computations
-    return bool(called) and all(
-        k.opcode in _MOVES or k.opcode == "parameter" for k in called[0].instructions
-    )
+@per_module
+def moves_only(module: Module) -> list[bool]:
+    """Whether each instruction only returns its operand in another place, layout or type."""
+    t = table(module)
+    moves = t.by_opcode(_MOVES.__contains__, bool)
+    inside = moves | t.by_opcode("parameter".__eq__, bool)
+    of_moves = t.reduce_by_computation(np.logical_and, inside, True)
+    fusions = t.where("fusion")
+    fusions = fusions[t.called.counts[fusions] > 0]
+    moves[fusions] = of_moves[t.called.values[t.called.offsets[fusions]]]
+    found: list[bool] = moves.tolist()
+    return found
 
 
 def _joins(i: Instruction) -> bool:
@@ -65,31 +69,35 @@ class Uses:
     def __init__(self, live: Liveness, phase: npt.NDArray[np.uint8]) -> None:
         self.live = live
         self.phase = phase
-        self.readers: dict[int, list[Instruction]] = {}
         values = live.values
-        for c in live.module.computations:
-            if not values.calls.executed[c.index]:
-                continue
-            for i in c.instructions:
-                if i.opcode in _SAME_BUFFERS:
-                    continue
-                for o in i.operands:
-                    for v in values.nodes(o):
-                        self.readers.setdefault(int(live.buffer_of[v]), []).append(i)
+        self._moves = moves_only(live.module)
+        self._through: dict[int, tuple[set[int], list[Instruction]]] = {}
+        reader, node = values.read(_SAME_BUFFERS)
+        read = live.buffer_of[node]
+        order = np.argsort(read, kind="stable")
+        self._reader: list[int] = reader[order].tolist()
+        counts = np.bincount(read, minlength=len(live.size))
+        self._first: list[int] = np.append(0, np.cumsum(counts)).tolist()
         entry = live.module.entry
         root = entry.root if entry is not None else None
         self.results = {int(live.buffer_of[v]) for v in values.nodes(root)} if root else set()
         # buffers that results overwrite, such as donated arguments
         self.overwritten = {int(live.home[b]) for b in self.results} - {-1}
 
+    def readers(self, b: int) -> list[Instruction]:
+        """What reads a buffer, in order, once for each operand."""
+        instructions = self.live.module.instructions
+        return [instructions[n] for n in self._reader[self._first[b] : self._first[b + 1]]]
+
     def _buffers(self, i: Instruction) -> list[int]:
         """Buffers of the results of ``i``."""
-        return [int(self.live.buffer_of[v]) for v in self.live.values.nodes(i)]
+        nodes = self.live.values.nodes(i)
+        found: list[int] = self.live.buffer_of[nodes.start : nodes.stop].tolist()
+        return found
 
     def phases_of(self, b: int) -> set[int]:
         """Phases of what reads it, inside fusions, looking through copies and gathers."""
-        moved: set[int] = set()
-        readers = list(self._through_moves(b, moved))
+        moved, readers = self._through_moves(b)
         return {p for i in readers for p in self._inside(i, moved)}
 
     def _inside(self, i: Instruction, moved: set[int]) -> set[int]:
@@ -109,37 +117,39 @@ class Uses:
         """Whether a dot or convolution reads it, inside a fusion included."""
         return any(
             k.opcode in opcodes.PRODUCTS
-            for i in self._through_moves(b, set())
+            for i in self._through_moves(b)[1]
             for k in (i, *(x for c in i.called_computations for x in c.instructions))
         )
 
-    def _through_moves(self, b: int, seen: set[int]) -> Iterable[Instruction]:
-        """Its readers, and those of its copies, which are put into ``seen``."""
-        seen.add(b)
+    def _through_moves(self, b: int) -> tuple[set[int], list[Instruction]]:
+        """The buffer with its copies, and what reads them for something else."""
+        if b in self._through:
+            return self._through[b]
+        seen, found = {b}, []
         waiting = [b]
         while waiting:
-            for i in self.readers.get(waiting.pop(), ()):
-                if not (moves_only(i) or i.opcode in opcodes.RESHARDS or _joins(i)):
-                    yield i
+            for i in self.readers(waiting.pop()):
+                if not (self._moves[i.index] or i.opcode in opcodes.RESHARDS or _joins(i)):
+                    found.append(i)
                     continue
                 for n in self._buffers(i):
                     if n not in seen:
                         seen.add(n)
                         waiting.append(n)
+        self._through[b] = seen, found
+        return seen, found
 
     def is_updated(self, b: int, shape: Shape) -> bool:
         """Whether a result of the same shape is made from it, by ops that keep the shape."""
         live, dims = self.live, shape.dimensions
         if b in self.results or b in self.overwritten:
             return True
-        seen: set[int] = set()
-        for _ in self._through_moves(b, seen):
-            pass
-        waiting = sorted(seen)
+        waiting = sorted(self._through_moves(b)[0])
+        seen = set(waiting)
         for _ in range(UPDATE_BUFFERS):
             if not waiting:
                 return False
-            for i in self.readers.get(waiting.pop(), ()):
+            for i in self.readers(waiting.pop()):
                 if i.opcode in opcodes.PRODUCTS:
                     continue
                 for v in live.values.nodes(i):
@@ -160,21 +170,21 @@ def argument_roles(
     uses = Uses(live, phase)
     trains = bool((phase == BACKWARD).any())
     gradients: dict[tuple[int, ...], int] = {}
-    backward = phase[np.array(live.values.origin, np.int64)] == BACKWARD
+    backward = phase[live.values.origin] == BACKWARD
     made_backward = set(live.buffer_of[backward].tolist())
     for b in uses.results:
         if b in made_backward:
-            dims = _shape(live, b).dimensions
+            dims = live.shape_of(b).dimensions
             gradients[dims] = gradients.get(dims, 0) + 1
     updated = {
-        _shape(live, b).dimensions
+        live.shape_of(b).dimensions
         for b, name in names.items()
         if _is_parameter(name) or _GRADIENTS.fullmatch(_head(name))
     }
     out: dict[int, tuple[int, str]] = {}
     differentiated: dict[tuple[int, ...], list[int]] = {}
     for b in np.flatnonzero(live.kind == ARGUMENT).tolist():
-        name, shape = names.get(b, ""), _shape(live, b)
+        name, shape = names.get(b, ""), live.shape_of(b)
         if not trains:
             out[b] = _by_name(b, name, shape, uses, updated)
             continue
@@ -223,8 +233,3 @@ def _head(name: str) -> str:
 
 def _is_parameter(name: str) -> bool:
     return _PARAMETERS.fullmatch(_head(name)) is not None
-
-
-def _shape(live: Liveness, b: int) -> Shape:
-    i = int(live.defined_by[b])
-    return live.values.shapes[live.values.first[i] + int(live.leaf[b])]

@@ -11,6 +11,7 @@ import numpy as np
 from ...hlo import Instruction, Shape, Target, opcodes, walk
 from ..base.memory_spaces import memory_space
 from ..base.operands import given_name
+from ..base.table import table
 from ..text.results import Row
 from .argument_roles import MOVED
 from .donated_copies import SPACE, DonatedCopy, donated_copies
@@ -168,7 +169,8 @@ def find_parameter_copies(
     ``argument_names`` are by buffer of ``live``; an argument without one has that of its parameter.
     """
     out: list[ParameterCopy] = []
-    for b in np.flatnonzero((live.size > 0) & (live.kind != ARGUMENT)).tolist():
+    may_move = table(live.module).may_pass(_WHOLE)[live.defined_by]
+    for b in np.flatnonzero(may_move & (live.size > 0) & (live.kind != ARGUMENT)).tolist():
         i = live.module.instructions[int(live.defined_by[b])]
         source = _moved_from(i)
         if source is None or len(live.values.nodes(source)) != 1:
@@ -176,7 +178,7 @@ def find_parameter_copies(
         a = int(live.buffer_of[live.values.nodes(source)[0]])
         if live.kind[a] != ARGUMENT:
             continue
-        shape = live.values.shapes[live.values.first[i.index] + int(live.leaf[b])]
+        shape = live.shape_of(b)
         if shape.elements != source.shape.elements or shape.elements < 2:
             continue
         typed = shape.element_type != source.shape.element_type

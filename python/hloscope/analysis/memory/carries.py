@@ -268,9 +268,10 @@ def _maker(value: walk.Position) -> tuple[Instruction | None, walk.Position | No
 def _whole_copies(live: Liveness) -> dict[int, int]:
     """Buffer → the one of which it is only a copy or conversion."""
     out: dict[int, int] = {}
+    moves = moves_only(live.module)
     for n in live.schedule.tolist():
         i = live.module.instructions[n]
-        if len(i.operands) != 1 or i.operands[0].shape.is_tuple or not moves_only(i):
+        if not moves[n] or len(i.operands) != 1 or i.operands[0].shape.is_tuple:
             continue
         made, given = live.values.nodes(i), live.values.nodes(i.operands[0])
         if len(made) and len(given):
@@ -295,6 +296,8 @@ def find_residuals(live: Liveness, loops: Sequence[Loop]) -> tuple[Residual, ...
 
     The later one may carry a copy or conversion of the stack.
     """
+    if not any(c.role == "stacked" for loop in loops for c in loop.carries):
+        return ()
     origin = _whole_copies(live)
     position = {loop.instruction.index: k for k, loop in enumerate(loops)}
     writers: dict[int, tuple[Loop, Carry]] = {}

@@ -24,6 +24,7 @@ from ...hlo import Instruction, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, is_collective, split
 from ..base.operands import given_name
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, phases
+from ..base.table import table
 from .argument_roles import BY_USE, STATE, argument_roles, moves_only
 from .argument_roles import PARAMETER as IS_PARAMETER
 from .liveness.liveness import Liveness
@@ -62,17 +63,18 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
     for b, (role, source) in argument_roles(live, phase, argument_names(live, target)).items():
         if role in (IS_PARAMETER, STATE):
             out[b] = PARAMETER if role == IS_PARAMETER else OPTIMISER_STATE
-            parameter_shapes.add(_dimensions(live, b))
+            parameter_shapes.add(live.shape_of(b).dimensions)
         sources[b] = source
     if not parameter_shapes:  # no parameter is known: any argument may be one
         parameter_shapes = {
-            _dimensions(live, b) for b in np.flatnonzero(live.kind == ARGUMENT).tolist()
+            live.shape_of(b).dimensions for b in np.flatnonzero(live.kind == ARGUMENT).tolist()
         }
     temps = np.flatnonzero((out == TEMPORARY) & (live.size > 0))
     last_use = last_use_phase(live, phase)
+    may_move = table(module).may_pass(_COMPUTED_ELSEWHERE)
     for b in temps[np.argsort(live.start[temps], kind="stable")].tolist():
         i = module.instructions[int(live.defined_by[b])]
-        made = int(phase[_computed_by(i).index])
+        made = int(phase[_computed_by(i).index if may_move[i.index] else i.index])
         moved = _moved(live, b)
         if moved is not None and live.kind[moved] == ARGUMENT:
             out[b], sources[b] = COPIED, BY_USE
@@ -81,7 +83,7 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
         elif (
             made == BACKWARD
             and not _only_moves(i.opcode)
-            and _dimensions(live, b) in parameter_shapes
+            and live.shape_of(b).dimensions in parameter_shapes
         ):
             out[b] = GRADIENT
         elif made == FORWARD and last_use[b] in (BACKWARD, REMATERIALISED, OPTIMISER):
@@ -93,9 +95,12 @@ def categorise(live: Liveness, target: Target) -> tuple[npt.NDArray[np.int8], di
     return out, sources
 
 
+_COMPUTED_ELSEWHERE = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+
+
 def _computed_by(i: Instruction) -> Instruction:
     """What computed a buffer's value: a move to other memory is named after what needs it there."""
-    return walk.source(i, opcodes.SAME_NUMBERS | opcodes.FUSIONS).instruction
+    return walk.source(i, _COMPUTED_ELSEWHERE).instruction
 
 
 def _only_moves(opcode: str) -> bool:
@@ -104,17 +109,12 @@ def _only_moves(opcode: str) -> bool:
     return collective is not None and not KINDS[collective[0]].reduces
 
 
-def _dimensions(live: Liveness, b: int) -> tuple[int, ...]:
-    i = int(live.defined_by[b])
-    return live.values.shapes[live.values.first[i] + int(live.leaf[b])].dimensions
-
-
 def _moved(live: Liveness, b: int) -> int | None:
     """The buffer of which ``b`` is only a copy or conversion; else None."""
-    if len(live.definitions[b]) != 1:
+    if live.definitions[b] != 1:
         return None
     i = live.module.instructions[int(live.defined_by[b])]
-    if not moves_only(i) or len(i.operands) != 1 or i.operands[0].shape.is_tuple:
+    if not moves_only(live.module)[i.index] or len(i.operands) != 1 or i.operands[0].shape.is_tuple:
         return None
     nodes = live.values.nodes(i.operands[0])
     return int(live.buffer_of[nodes[0]]) if len(nodes) else None

@@ -37,11 +37,11 @@ from ..base.dialects import needs_hlo
 from ..base.lines.frames import own_line
 from ..base.lines.lines import lines, said
 from ..base.memory_spaces import MAIN, main_spaces, platform, space_name
+from ..base.pause import uncollected
 from ..base.phases.names import phase_names
 from ..base.phases.phases import phases
 from ..base.table import per_devices
 from ..comms.partitions import whose
-from ..cost.pause import uncollected
 from ..grouping.scopes import scopes
 from ..text.results import Row, Rows
 from ..text.units import exact_size, grid, printed, short, size
@@ -292,7 +292,7 @@ class Memory(Rows[LiveValue]):
         "simulated" or "simulated, order not scheduled"."""
         return self._best[1]
 
-    @property
+    @cached_property
     def peak_point(self) -> int:
         """Schedule position of the simulated peak, the first of equals."""
         return int(self.timeline.argmax()) if len(self.timeline) else 0
@@ -362,7 +362,7 @@ class Memory(Rows[LiveValue]):
         live = self.liveness
         i = self.module.instructions[int(live.defined_by[buffer])]
         leaf = int(live.leaf[buffer])
-        shape = live.values.shapes[live.values.first[i.index] + leaf]
+        shape = live.shape_of(buffer)
         home = int(live.home[buffer])
         place = self._places.get((i.name, (leaf,) if i.shape.is_tuple else ()))
         return LiveValue(
@@ -464,19 +464,16 @@ class Memory(Rows[LiveValue]):
     @cached_property
     def padding_at_peak(self) -> int:
         """Bytes of tile padding in values live at the peak."""
-        return sum(v.padding_bytes for v in self.live_at_peak)
+        live = self.liveness
+        held = live.live_at(self.peak_point, self.main_spaces).tolist()
+        return sum(int(live.size[b]) - live.shape_of(b).byte_size for b in held)
 
     @cached_property
     def gain_without_padding(self) -> int:
         """Bytes by which the simulated peak falls if no value has tile padding."""
         live = self.liveness
-        first = live.values.first
-        shapes = [
-            live.values.shapes[first[i] + leaf]
-            for i, leaf in zip(live.defined_by.tolist(), live.leaf.tolist(), strict=True)
-        ]
-        sizes = zip(live.size.tolist(), shapes, strict=True)
-        return self.gain_if_smaller({b: n - s.byte_size for b, (n, s) in enumerate(sizes) if n})
+        sizes = enumerate(live.size.tolist())
+        return self.gain_if_smaller({b: n - live.shape_of(b).byte_size for b, n in sizes if n})
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
@@ -575,7 +572,7 @@ def analysed(module: Module, target: Target) -> Memory:
     return analyse(module, target)
 
 
-@uncollected
+@uncollected()
 def analyse(module: Module, target: Target | None = None) -> Memory:
     """Simulate the module's memory.
 

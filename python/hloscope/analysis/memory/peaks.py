@@ -25,7 +25,8 @@ import numpy.typing as npt
 from ...hlo import Module, Shape, Target
 from ...hlo.opcodes import BRANCHES, LITERALS, LOOPS
 from ..base.memory_spaces import HOST, MAIN, main_spaces, space_name
-from ..cost.runs import Role
+from ..base.table import per_module, table
+from ..cost.runs import Role, call_graph
 from ..flops.elementwise import ELEMENTWISE
 from ..text.results import Row
 from .limits import HEAP_PLACE_BYTES
@@ -102,7 +103,7 @@ def heap_padding(live: Liveness, timeline: Ints) -> int:
     taken = int(live.size[held & live.is_counted].sum())
     if any(_needs_place(live, int(b)) for b in np.flatnonzero(on_heap)):
         taken += _placed(live, on_heap & live.is_counted)
-        taken += HEAP_PLACE_BYTES * _tuple_tables(live)
+        taken += HEAP_PLACE_BYTES * _tuple_tables(live.module)
     return taken - int(timeline.max(initial=0))
 
 
@@ -113,19 +114,20 @@ def _placed(live: Liveness, on_heap: Bools) -> int:
     first: dict[int, int] = {}
     order = np.flatnonzero(on_heap)
     order = order[np.argsort(live.start[order], kind="stable")]
-    for b in order.tolist():
-        at = first[b] = first.get(int(live.shared[b]), b)
-        until[at] = max(until.get(at, 0), int(live.end[b]))
+    start, ends, sizes = live.start.tolist(), live.end.tolist(), live.size.tolist()
+    for b, shared in zip(order.tolist(), live.shared[order].tolist(), strict=True):
+        at = first[b] = first.get(shared, b)
+        until[at] = max(until.get(at, 0), ends[b])
     busy: list[tuple[int, int]] = []  # (begin, end) of places in use, in order
     ending: list[tuple[int, int, int]] = []  # (last point, begin, end), a heap
     height = 0
     for b in order.tolist():
         if first[b] != b:
             continue
-        while ending and ending[0][0] < live.start[b]:
+        while ending and ending[0][0] < start[b]:
             _, begin, end = heappop(ending)
             del busy[bisect_left(busy, (begin, end))]
-        size = -(-int(live.size[b]) // HEAP_PLACE_BYTES) * HEAP_PLACE_BYTES
+        size = -(-sizes[b] // HEAP_PLACE_BYTES) * HEAP_PLACE_BYTES
         at = 0
         for begin, end in busy:
             if begin - at >= size:
@@ -142,9 +144,10 @@ def _needs_place(live: Liveness, buffer: int) -> bool:
     return i.opcode not in _SCALAR or i.shape.elements > 1
 
 
-def _tuple_tables(live: Liveness) -> int:
+@per_module
+def _tuple_tables(module: Module) -> int:
     """Number of places for tuple tables: one per tuple, shared within a loop or conditional."""
-    module, calls = live.module, live.values.calls
+    t, calls = table(module), call_graph(module)
     inside = 0  # tables of tuples in tuples
     parent: dict[int, int] = {}
 
@@ -153,16 +156,15 @@ def _tuple_tables(live: Liveness) -> int:
             n = parent[n]
         return n
 
-    for c in module.computations:
-        if not calls.executed[c.index]:
-            continue
-        for i in c.instructions:
-            passed_on = i.opcode in ("parameter", "get-tuple-element")
-            result = c.is_entry and i is c.root
-            if i.shape.is_tuple and not passed_on and not result:
-                find(i.index)
-                if i.opcode not in LOOPS | BRANCHES | {"async-update"}:
-                    inside += _tuples_inside(i.shape)
+    tuples = np.array([s.is_tuple for s in t.shapes], bool)[t.shape] & calls.executed[t.computation]
+    for n in np.flatnonzero(tuples).tolist():
+        i = module.instructions[n]
+        passed_on = i.opcode in ("parameter", "get-tuple-element")
+        result = i.computation.is_entry and i is i.computation.root
+        if not passed_on and not result:
+            find(n)
+            if i.opcode not in LOOPS | BRANCHES | {"async-update"}:
+                inside += _tuples_inside(i.shape)
     for e in calls.edges:
         caller, root = module.instructions[e.caller], module.computations[e.callee].root
         if e.role in (Role.BODY, Role.BRANCH) and e.caller in parent:

@@ -28,9 +28,9 @@ from ...hlo import FrameTable, Module, Target
 from ...hlo.texts.places import short_place
 from ..base.lines.frames import is_library
 from ..base.lines.lines import lines
+from ..base.pause import uncollected
 from ..cost.cost import Cost, estimated
 from ..cost.lines import cost_lines
-from ..cost.pause import uncollected
 from ..memory.memory import Memory, analysed
 from ..text.results import Row, Rows, plain
 from ..text.units import duration, grid, quantity, size
@@ -195,7 +195,7 @@ def _no_line(more: str, lost: Figures) -> dict[str, Any]:
     return out | {f"inferred_{name}": 0.0 for name in FIGURES}
 
 
-@uncollected
+@uncollected()
 def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     """Sums the figures of ``cost`` and ``memory`` over source lines."""
     frames, _ = module.source_frames()

@@ -6,11 +6,12 @@ Each contribution adds keys to one plain dict; sizes are dense bytes, per device
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..base.pause import uncollected
+from ..base.table import table
 from ..comms.partitions import partitions, shapes
 from ..comms.summary import collectives_summary, shardings_summary
 from ..findings.rules import findings
@@ -18,7 +19,7 @@ from ..memory.summary import costs, peaks
 from ..why.compiler_messages import compiler_messages
 
 if TYPE_CHECKING:
-    from ...hlo import Instruction, Module, Target
+    from ...hlo import Module, Target
 
 Contribution = Callable[["Module", "Target"], dict[str, Any]]
 
@@ -30,7 +31,8 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
     parameters = entry.parameters if entry is not None else None
     root = entry.root if entry is not None else None
     opcodes = Counter(module.opcodes_list)
-    kinds = Counter(_fusion_kind(i) for i in module.instructions if i.opcode == "fusion")
+    fusions = table(module).where("fusion").tolist()
+    kinds = Counter(module.instructions[n].fusion_kind or "unknown" for n in fusions)
     return {
         "module": module.name,
         "computations": len(module.computations),
@@ -49,16 +51,6 @@ def counts(module: Module, target: Target) -> dict[str, Any]:
         "replicas": module.replica_count,
         "warnings": [str(w) for w in module.warnings],
     }
-
-
-_KIND = re.compile(r"(?:^|, ?)kind=(k[A-Z]\w*)")
-
-
-def _fusion_kind(fusion: Instruction) -> str:
-    """Like ``Instruction.fusion_kind``, but fast for thousands: attributes are not split."""
-    text = fusion.attribute_text
-    found = _KIND.search(text[: text.find('"')] if '"' in text else text)
-    return found.group(1) if found else fusion.fusion_kind or "unknown"
 
 
 def worth_saying(module: Module, target: Target) -> dict[str, Any]:
@@ -93,6 +85,7 @@ CONTRIBUTIONS: tuple[tuple[str, Contribution], ...] = (
 )
 
 
+@uncollected()
 def summarize(
     module: Module,
     target: Target,

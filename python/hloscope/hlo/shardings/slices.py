@@ -24,7 +24,8 @@ def slices_of(module: Module, target: Target | None = None) -> tuple[tuple[int, 
     for d in target.devices if target is not None else ():
         found.setdefault(d.slice, []).append(d.partition)
     if not found:
-        sends = (i for i in module.instructions if i.opcode == "send")
+        opcodes = module.opcodes_list
+        sends = [module.instructions[n] for n, o in enumerate(opcodes) if o == "send"]
         count = max((s[-1] for i in sends if (s := meant_slices(i))), default=0)
         found = {k: list(range(k * here, (k + 1) * here)) for k in range(count)}
     if len(found) < 2 or {len(v) for v in found.values()} != {here}:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo import Module
+from ....hlo import Module, Shape
 from ...cost.assumptions import IMMEDIATE_ELEMENTS
 from .values import ARGUMENT, CONSTANT, OUTPUT, TEMP, Values
 
@@ -40,8 +40,13 @@ class Liveness:
     kind: Ints
     shared: Ints
     home: Ints
-    definitions: tuple[tuple[int, ...], ...]  # all instructions that make a value in it
+    definitions: Ints  # how many instructions make a value in it
     has_several: npt.NDArray[np.bool_]  # several definitions, or result of a loop or branches
+
+    def shape_of(self, buffer: int) -> Shape:
+        """The shape of the first value in a buffer."""
+        node = self.values.first[int(self.defined_by[buffer])] + int(self.leaf[buffer])
+        return self.values.shapes[node]
 
     @cached_property
     def gaps(self) -> Ints:
@@ -84,8 +89,7 @@ class Liveness:
         """Constants in memory: all but those of a few elements, which are in the code."""
         found: npt.NDArray[np.bool_] = self.kind == CONSTANT
         for b in np.flatnonzero(found).tolist():
-            node = self.values.first[int(self.defined_by[b])] + int(self.leaf[b])
-            found[b] = self.values.shapes[node].elements > IMMEDIATE_ELEMENTS
+            found[b] = self.shape_of(b).elements > IMMEDIATE_ELEMENTS
         return found
 
     def timeline(self, spaces: int | tuple[int, ...]) -> Ints:

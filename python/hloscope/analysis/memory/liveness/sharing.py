@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ....hlo import Instruction
+from ....hlo import Instruction, Module
 from ...base.memory_spaces import VMEM
+from ...base.table import per_module, table
 from ...flops.elementwise import ELEMENTWISE, TRANSCENDENTAL
 from .liveness import Liveness
 from .values import TEMP
@@ -42,11 +43,10 @@ def shared_places(live: Liveness, sharing: Sharing) -> Ints:
 
 
 class Sharing:
-    """Answers ``CanShareOperandBufferWithUser`` for buffers; caches results for fusions."""
+    """Answers ``CanShareOperandBufferWithUser`` for buffers."""
 
     def __init__(self, live: Liveness) -> None:
         self.live = live
-        self._elementwise: dict[int, bool] = {}
         self._operands: dict[int, dict[int, list[int]]] = {}
 
     def _positions(self, i: Instruction) -> dict[int, list[int]]:
@@ -130,7 +130,7 @@ class Sharing:
         parameter = parameters[operand]
         kind = user.fusion_kind
         if kind in ("kLoop", "kInput"):
-            return self._only_elementwise(parameter)
+            return parameter.index not in _not_elementwise(user.module)
         root = called[0].root
         if kind == "kOutput" and root is not None and root.opcode == "add":
             products = [
@@ -145,16 +145,17 @@ class Sharing:
             )
         return False
 
-    def _only_elementwise(self, parameter: Instruction) -> bool:
-        """Whether everything made from it inside the fusion is elementwise or a tuple."""
-        found = self._elementwise.get(parameter.index)
-        if found is None:
-            found, made = True, {parameter.index}
-            for i in parameter.computation.instructions:  # operands come before users
-                if any(o.index in made for o in i.operands):
-                    made.add(i.index)
-                    if i.opcode not in _INSIDE and i.opcode != "tuple":
-                        found = False
-                        break
-            self._elementwise[parameter.index] = found
-        return found
+
+@per_module
+def _not_elementwise(module: Module) -> set[int]:
+    """Instructions from which a fusion makes something that is not elementwise, nor a tuple."""
+    t = table(module)
+    other = t.by_opcode(lambda o: o not in _INSIDE and o != "tuple", bool) & (t.operands.counts > 0)
+    fusions = t.where("fusion")
+    fused = t.called.values[t.called.offsets[fusions[t.called.counts[fusions] > 0]]]
+    found: set[int] = set()
+    for c in np.intersect1d(fused, t.computation[other]).tolist():
+        for i in reversed(module.computations[c].instructions):  # operands come before users
+            if other[i.index] or i.index in found:
+                found.update(o.index for o in i.operands)
+    return found

@@ -34,6 +34,7 @@ from ....hlo import Instruction, Module
 from ....hlo.parts import Alias
 from ...base.memory_spaces import memory_space
 from ...base.memory_tiling import storage_bytes
+from ...base.table import table
 from ...cost.assumptions import IMMEDIATE_ELEMENTS
 from ...cost.runs import CallGraph, Role, call_graph
 from .homes import homes
@@ -97,7 +98,7 @@ def simulate(module: Module) -> Liveness:
     distinct, buffer_of = np.unique(roots, return_inverse=True) if len(roots) else (roots, roots)
     kept, value_of = np.unique(value_roots, return_inverse=True) if len(roots) else (roots, roots)
     count = len(distinct)
-    origin = np.array(values.origin, np.int64)
+    origin = values.origin
     defines = np.frombuffer(bytes(values.defines), np.uint8).astype(bool)
     at = point[origin] if len(origin) else origin
     reached = at >= 0
@@ -112,22 +113,14 @@ def simulate(module: Module) -> Liveness:
     candidates = np.flatnonzero(defines & reached)
     np.minimum.at(first, buffer_of[candidates], candidates)
     first = np.where(first == len(origin), distinct, first)
-    by_id: dict[int, tuple[int, int]] = {}
     size = np.zeros(count, np.int64)
-    space = np.zeros(count, np.int64)
-    per_node = np.empty((len(origin), 2), np.int64)
-    for v, shape in enumerate(values.shapes):
-        found = by_id.get(id(shape))
-        if found is None:
-            found = by_id[id(shape)] = (storage_bytes(shape), memory_space(shape))
-        per_node[v] = found
-    if len(origin):
-        np.maximum.at(size, buffer_of, per_node[:, 0])
-        space = per_node[first, 1]
+    sizes = np.array([storage_bytes(s) for s in values.leaf_shapes], np.int64)
+    spaces = np.array([memory_space(s) for s in values.leaf_shapes], np.int64)
+    np.maximum.at(size, buffer_of, sizes[values.shape])
+    space = spaces[values.shape[first]]
     defined_by = origin[first] if count else origin
-    kind = np.full(count, TEMP, np.int64)
-    opcodes = [module.instructions[n].opcode for n in defined_by.tolist()]
-    kind[[o == "constant" for o in opcodes]] = CONSTANT
+    constant = table(module).by_opcode("constant".__eq__, bool)
+    kind = np.where(constant[defined_by], CONSTANT, TEMP)
     last = len(schedule) - 1
     # constants are there as long as the program is loaded
     for node in first[kind == CONSTANT].tolist():
@@ -146,9 +139,7 @@ def simulate(module: Module) -> Liveness:
     start, end = np.full(count, last), np.zeros(count, np.int64)
     np.minimum.at(start, ranges[:, 0], ranges[:, 1])
     np.maximum.at(end, ranges[:, 0], ranges[:, 2])
-    definitions: list[list[int]] = [[] for _ in range(count)]
-    for v in candidates.tolist():
-        definitions[int(buffer_of[v])].append(int(origin[v]))
+    definitions = np.unique(buffer_of[candidates] * len(point) + origin[candidates])
     has_several = np.bincount(buffer_of[candidates], minlength=count) > 1
     has_several[buffer_of[np.flatnonzero(np.frombuffer(bytes(values.merges), np.uint8))]] = True
     live = Liveness(
@@ -166,7 +157,7 @@ def simulate(module: Module) -> Liveness:
         kind=kind,
         shared=np.full(count, -1, np.int64),
         home=np.full(count, -1, np.int64),
-        definitions=tuple(tuple(dict.fromkeys(d)) for d in definitions),
+        definitions=np.bincount(definitions // max(1, len(point)), minlength=count),
         has_several=has_several,
     )
     return _with_places(live, (), ())
@@ -238,7 +229,7 @@ def _with_places(live: Liveness, donated: Sequence[Alias], returned: Collection[
 
 def _is_tiled(values: Values) -> bool:
     """Whether layouts have tiles, as on TPU, where no temporary is placed into an output."""
-    return any(s.layout is not None and s.layout.tiles for s in values.shapes)
+    return any(s.layout is not None and s.layout.tiles for s in values.leaf_shapes)
 
 
 def _ranges(buffer: Ints, start: Ints, end: Ints) -> Ints:
@@ -259,25 +250,12 @@ def _uses(
     module: Module, values: Values, calls: CallGraph, point: Ints, value_of: Ints, end: Ints
 ) -> None:
     """Extend ``end`` to the last use of each value."""
-    users: list[int] = []
-    nodes: list[int] = []
-    first = values.first
+    users, nodes = values.read(SAME_BUFFER | {"while"})
+    np.maximum.at(end, value_of[nodes], point[users])
     for c in module.computations:
-        if not calls.executed[c.index]:
-            continue
-        for i in c.instructions:
-            if i.opcode in SAME_BUFFER or i.opcode == "while":
-                continue
-            for o in i.operands:
-                span = values.nodes(o) if o.shape.is_tuple else (first[o.index],)
-                for v in span:
-                    users.append(i.index)
-                    nodes.append(v)
-        if c.root is not None:
+        if calls.executed[c.index] and c.root is not None:
             # what a computation returns lives until it returns, plumbing or not
-            for v in values.nodes(c.root):
-                users.append(c.instructions[-1].index)
-                nodes.append(v)
-    if nodes:
-        when = point[np.array(users, np.int64)]
-        np.maximum.at(end, value_of[np.array(nodes, np.int64)], when)
+            span = values.nodes(c.root)
+            at = point[c.instructions[-1].index]
+            for v in value_of[span.start : span.stop]:
+                end[v] = max(end[v], at)

@@ -19,9 +19,9 @@ after copy insertion, so for all compiled ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from ....hlo import Computation, Instruction, Module, Shape, opcodes, walk
 from ....hlo.collective_kinds import KINDS, PERMUTE
 from ....hlo.opcodes import Effect
 from ....hlo.parts import Alias
+from ...base.table import intern, spans, table
 from ...cost.runs import CallGraph, Edge, Role
 
 Ints = npt.NDArray[np.int64]
@@ -72,49 +73,54 @@ def _starts(shape: Shape) -> tuple[int, ...]:
 class Values:
     """Nodes of executed instructions and the sets they are joined into.
 
-    ``first[i]`` is the first node of instruction i, -1 if it does not execute;
-    ``origin[v]`` is the instruction of node v. ``defines[v]`` says whether the instruction
-    makes the value rather than passing it on; ``merges[v]`` whether it may be one of several
-    values, as the result of a loop or a conditional.
+    ``first[i]`` is the first node of instruction i, -1 if it does not execute, ``count[i]`` how
+    many it has; ``origin[v]`` is the instruction of node v, and its shape the ``shape[v]``-th of
+    ``leaf_shapes``. ``defines[v]`` says whether the instruction makes the value rather than passing
+    it on; ``merges[v]`` whether it may be one of several values, as the result of a loop or a
+    conditional.
     """
 
     def __init__(self, module: Module, calls: CallGraph, aliases: Sequence[Alias]) -> None:
         self.module = module
         self.aliases = aliases
         self.calls = calls
-        n = len(module.instructions)
-        first = [-1] * n
-        origin: list[int] = []
-        shapes: list[Shape] = []
-        for c in module.computations:
-            if not calls.executed[c.index]:
-                continue
-            for i in c.instructions:
-                first[i.index] = len(origin)
-                leaves = leaves_of(i.shape) if i.shape.is_tuple else (i.shape,)
-                shapes.extend(leaves)
-                origin.extend([i.index] * len(leaves))
-        self.first = first
-        self.origin = origin
-        self.shapes = shapes
-        self.parent = list(range(len(origin)))
-        self.defines = bytearray(b"\x01") * len(origin)
-        self.merges = bytearray(len(origin))
+        t = table(module)
+        leaves = [leaves_of(s) for s in t.shapes]
+        ids, self.leaf_shapes = intern(list(chain.from_iterable(leaves)))
+        of_shape = np.fromiter(map(len, leaves), np.int64, len(leaves))
+        executed = calls.executed[t.computation]
+        count = np.where(executed, of_shape[t.shape], 0)
+        end = np.cumsum(count)
+        total = int(count.sum())
+        self.first: list[int] = np.where(executed, end - count, -1).tolist()
+        self.count: list[int] = count.tolist()
+        self.origin = np.repeat(np.arange(len(count)), count)
+        self.shape = ids[spans((np.cumsum(of_shape) - of_shape)[t.shape], count)]
+        self.shapes: list[Shape] = [self.leaf_shapes[k] for k in self.shape.tolist()]
+        self.parent = list(range(total))
+        self.defines = bytearray(b"\x01") * total
+        self.merges = bytearray(total)
         self._after: list[tuple[int, int]] = []
         self._callees: dict[int, list[Edge]] = {}
         for e in calls.edges:
             self._callees.setdefault(e.caller, []).append(e)
-        for c in module.computations:
-            if calls.executed[c.index]:
-                for i in c.instructions:
-                    if i.opcode not in _PLAIN:
-                        self._join(i)
+        joins = executed & ~t.by_opcode(_PLAIN.__contains__, bool)
+        for n in np.flatnonzero(joins).tolist():
+            self._join(module.instructions[n])
 
     def nodes(self, i: Instruction) -> range:
         start = self.first[i.index]
-        if start < 0:
-            return range(0)
-        return range(start, start + (len(leaves_of(i.shape)) if i.shape.is_tuple else 1))
+        return range(start, start + self.count[i.index])
+
+    def read(self, but: Collection[str]) -> tuple[Ints, Ints]:
+        """(instruction, node) of every operand, but of instructions of these opcodes."""
+        t = table(self.module)
+        reads = t.by_opcode(lambda o: o not in but, bool) & self.calls.executed[t.computation]
+        rows = reads[t.operands.rows]
+        first, count = np.array(self.first, np.int64), np.array(self.count, np.int64)
+        operands = t.operands.values[rows]
+        counts = count[operands]
+        return np.repeat(t.operands.rows[rows], counts), spans(first[operands], counts)
 
     def find(self, v: int) -> int:
         parent = self.parent
@@ -331,11 +337,12 @@ class Values:
         definition of the other, the place is free.
         """
         entry = self.module.entry
-        if entry is None or entry.root is None:
+        wanted = self.aliases if aliases is None else aliases
+        if entry is None or entry.root is None or not wanted:
             return []
         out: list[tuple[int, int]] = []
         parameters = {p.parameter_number: p for p in entry.parameters}
-        for alias in self.aliases if aliases is None else aliases:
+        for alias in wanted:
             p = parameters.get(alias.parameter_number)
             if p is None:
                 continue
