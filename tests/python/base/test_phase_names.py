@@ -43,3 +43,24 @@ def test_the_last_phase_has_the_name_that_the_program_gives_it(function: Any, wo
     said = {value.phase for value in cap.memory.values()}
     assert {"update", "optimiser"} & said == {word}
     assert "backward" in said
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_a_model_that_is_not_returned_anew_is_not_changed(returned: bool) -> None:
+    """Kernel regression with the tangent kernel of a network, and a step of its descent."""
+
+    def net(params: Any, x: Any) -> Any:
+        return jnp.tanh(x @ params["w"]).sum()
+
+    def run(params: Any, x: Any, y: Any) -> Any:
+        each = jax.vmap(jax.grad(net), (None, 0))(params, x)["w"].reshape(len(x), -1)
+        alpha = jnp.tanh(each @ each.T) @ y
+        if returned:
+            return {"w": params["w"] - (alpha @ each).reshape(params["w"].shape)}
+        return alpha
+
+    shaped = jax.ShapeDtypeStruct
+    given = {"w": shaped((64, 32), jnp.float32)}, shaped((16, 64), jnp.float32)
+    cap = hs.capture(jax.jit(run), *given, shaped((16,), jnp.float32))
+    said = {value.phase for value in cap.memory.values()}
+    assert {"update", "optimiser"} & said == {"optimiser" if returned else "update"}

@@ -23,6 +23,7 @@ WITHOUT_ADVICE = {
 CARRIED_OUT = {
     "not-donated", "rematerialisation", "residuals", "replicated-state", "wide-matmul",
     "wide-values", "saved-values", ("does-not-fit", "jax.checkpoint"),
+    ("exposed-collective", "constrain the value to the sharding that it has"),
 }  # fmt: skip
 
 

@@ -326,3 +326,21 @@ def test_a_donated_array_that_is_read_or_returned_afterwards_says_so() -> None:
         return written(buffer, 3, line), line * 2
 
     assert why(hs.capture(jax.jit(one, donate_argnums=0), *given), "whole-copies") == []
+
+
+def test_no_advice_where_only_the_trip_knows_which_part_of_the_old_value_it_reads() -> None:
+    """An event taken out of a queue, whose rest moves on: to read it first orders nothing."""
+
+    def handle(queue: Any, at: Any) -> Any:
+        rest = jax.lax.dynamic_slice(queue, (at + 1,), (60_000,))
+        return jax.lax.dynamic_update_slice(queue, rest, (at,)), queue[at]
+
+    def run(queue: Any, ats: Any) -> Any:
+        return jax.vmap(lambda q, a: jax.lax.scan(handle, q, a))(queue, ats)
+
+    queues = jax.ShapeDtypeStruct((1, 65_536), jnp.float32)
+    ats = jax.ShapeDtypeStruct((1, 64), jnp.int32)
+    cap = hs.capture(jax.jit(run, donate_argnums=0), queues, ats)
+    for found in cap.findings.of("update-copies"):
+        assert not found.advice
+    assert cap.findings.of("update-copies")

@@ -491,5 +491,9 @@ def test_what_is_sent_again(times: int, said_so: str) -> None:
         f" use_global_device_ids=true, to_apply=%sum, {said(AGAIN)}"
         for k in range(times)
     ]
-    cap = program("\n".join([dot("z", "f32", f", {said(AGAIN)}"), *sends, out("%g0")]))
+    first = sends[0].replace("%g0", "%f").replace("channel_id=1", "channel_id=9")
+    first = first.replace(said(AGAIN), said("jvp(n)/dot_general"))
+    rows = [dot("y", "f32", f", {said('jvp(n)/dot_general')}"), first.replace("%z", "%y")]
+    rows += [dot("z", "f32", f", {said(AGAIN)}"), *sends]
+    cap = program("\n".join([*rows, out("%g0")]))
     assert f" operations, and {said_so} again: heaviest" in only(cap, "rematerialisation").evidence

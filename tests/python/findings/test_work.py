@@ -142,7 +142,8 @@ def test_vmap_of_a_conditional_computes_both_branches() -> None:
     cap = hs.capture(jax.jit(jax.vmap(either, (0, None))), shaped(2048, 256), w)
     (found,) = cap.findings.of("batched-branches")
     assert found.share > 0.5
-    assert "as lax.cond does there" in found.evidence
+    assert found.title.startswith("Both values of a select are computed for every row")
+    assert "as lax.cond does there (and lax.switch)" in found.evidence
     # one row chooses for itself, and a person's own select is what was asked for
     assert hs.capture(jax.jit(either), shaped(256), w).findings.of("batched-branches") == ()
     own = jax.jit(lambda x, w: jnp.where(x > 0, jnp.tanh(x @ w), x))
@@ -191,3 +192,28 @@ def test_rules_that_need_a_wire_say_that_they_did_not_run() -> None:
     assert there.wireless == ()
     assert there.of("exposed-collective")
     assert hs.capture(jax.jit(jnp.sin), shaped(8)).findings.wireless == ()
+
+
+def test_vmap_of_a_switch_computes_all_branches_also_without_a_matmul() -> None:
+    def far(x: Any) -> Any:
+        return x[:, None] - x[None]
+
+    def pulled(x: Any) -> Any:
+        return (far(x) / (1 + far(x) ** 2)).sum(1)
+
+    def pushed(x: Any) -> Any:
+        return jnp.exp(-(far(x) ** 2)).sum(1)
+
+    branches = pulled, pushed, lambda x: (jnp.sin(far(x)) * far(x)).sum(1)
+
+    def force(kind: Any, x: Any) -> Any:
+        return jax.lax.switch(kind, branches, x)
+
+    kinds = shaped(512, dtype=jnp.int32)
+    cap = hs.capture(jax.jit(jax.vmap(force)), kinds, shaped(512, 256), hardware="tpu-v5e")
+    (found,) = cap.findings.of("batched-branches")
+    assert found.share > 0.5
+    assert found.title.startswith("All values of selects are computed for every row")
+    assert not found.advice  # which rows take which branch is not known before
+    one = hs.capture(jax.jit(force), shaped(dtype=jnp.int32), shaped(256), hardware="tpu-v5e")
+    assert one.findings.of("batched-branches") == ()

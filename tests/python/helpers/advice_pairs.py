@@ -231,21 +231,98 @@ def constrained_whole(followed: bool) -> hs.Capture:
 
 @pair(
     "exposed-collective", "fewer and larger transfers",
-    "32 numbers summed at once instead of one by one", SECONDS,
+    "four small arrays of a trip gathered at once instead of one by one", SECONDS,
 )  # fmt: skip
-def one_sum_of_many(followed: bool) -> hs.Capture:
+def one_gather_of_four(followed: bool) -> hs.Capture:
     on = mesh("x")
 
     def step(a: Any) -> Any:
         def body(c: Any, row: Any) -> Any:
-            return c, lax.psum(row.sum(), "x")
+            small = [jnp.sin(row[:8] * k + c) for k in range(4)]
+            if followed:
+                return c + lax.all_gather(jnp.stack(small), "x").sum(), None
+            return c + sum(lax.all_gather(s, "x").sum() for s in small), None
 
-        if followed:
-            return lax.psum(a.sum(1), "x")
-        return lax.scan(body, 0.0, a)[1]
+        return lax.scan(body, 0.0, a)[0]
 
-    mapped = jax.shard_map(step, mesh=on, in_specs=P(None, "x"), out_specs=P())
+    mapped = jax.shard_map(step, mesh=on, in_specs=P(None, "x"), out_specs=P(), check_vma=False)
     return chip(mapped, shaped((32, 512), F32, on, None, "x"))
+
+
+@pair(
+    "exposed-collective", "reduce that once, after the loop",
+    "energies of all trips stacked, and their mean taken after the loop", SECONDS,
+)  # fmt: skip
+def mean_of_all_trips(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def step(a: Any) -> Any:
+        def trip(a: Any, _: Any) -> Any:
+            a = jnp.sin(a)
+            return a, a if followed else a.mean()
+
+        a, energies = lax.scan(trip, a, None, length=64)
+        return a, energies.mean(1) if followed else energies
+
+    return chip(step, shaped((512,), F32, on, "x"))
+
+
+@pair(
+    "exposed-collective", "write the part by a mask",
+    "walls of a field in rows of shards written by a mask", SECONDS,
+)  # fmt: skip
+def walls_by_a_mask(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def step(h: Any) -> Any:
+        def trip(h: Any, _: Any) -> Any:
+            if followed:
+                row = lax.broadcasted_iota(jnp.int32, h.shape, 0)
+                h = jnp.where(row < 2, h[2], jnp.where(row >= len(h) - 2, h[-3], h))
+            else:
+                h = h.at[0:2].set(h[2]).at[-2:].set(h[-3])
+            return jnp.sin(h), None
+
+        return lax.scan(trip, h, None, length=64)[0]
+
+    return chip(step, shaped((4096, 512), F32, on, "x"))
+
+
+@pair(
+    "exposed-collective", "constrain the value to the sharding that it has",
+    "activations cut as the weights make them, for their gradient to be cut so too", SECONDS,
+)  # fmt: skip
+def gradient_cut_as_its_value(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def loss(ws: Any, x: Any) -> Any:
+        x = lax.with_sharding_constraint(x, NamedSharding(on, P("x")))
+        for up, down in ws:
+            h = lax.with_sharding_constraint(x, NamedSharding(on, P()))
+            h = jnp.tanh(h @ up)
+            if followed:
+                h = lax.with_sharding_constraint(h, NamedSharding(on, P(None, "x")))
+            x = x + lax.with_sharding_constraint(h @ down, NamedSharding(on, P("x")))
+        return (x**2).mean()
+
+    ws = [(shaped((512, 2048), F32, on, None, "x"), shaped((2048, 512), F32, on, "x"))] * 2
+    return chip(jax.grad(loss), ws, shaped((4096, 512), F32, on, "x"))
+
+
+@pair(
+    "reduced-twice", "leave out the second",
+    "gradients averaged over the devices once", WIRE,
+)  # fmt: skip
+def averaged_once(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def step(w: Any, x: Any) -> Any:
+        grad = lax.pmean(jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(w), "x")
+        grad = grad * jnp.minimum(1.0, 1 / jnp.abs(grad).max())
+        return w - (grad if followed else lax.pmean(grad, "x"))
+
+    mapped = jax.shard_map(step, mesh=on, in_specs=(P(), P("x")), out_specs=P(), check_vma=False)
+    return chip(mapped, shaped((512, 512), F32, on), shaped((256, 512), F32, on, "x"))
 
 
 @pair(
@@ -482,7 +559,7 @@ twin(
     "a cache stored as [batch, heads, length, features]", SECONDS, cache_turned,
 )  # fmt: skip
 twin(
-    "update-copies", "read what is needed of the old value before the update",
+    "update-copies", "carry what is needed of the old value beside it",
     "the sum taken from what was carried beside it", SECONDS, reads_the_old,
 )  # fmt: skip
 
@@ -982,6 +1059,42 @@ def cache_carried(followed: bool) -> hs.Capture:
 
     given = (layers, d, d), (layers, rows, length, d), (rows, d)
     return hs.capture(jax.jit(decode), *[shaped(s, BF16) for s in given], topology="v5e:1x1")
+
+
+@pair(
+    "update-copies", "carry the whole array through the inner loop",
+    "keys of all layers carried and updated in place, in place of scanned over", SECONDS, "tpu",
+)  # fmt: skip
+def keys_carried(followed: bool) -> hs.Capture:
+    layers, rows, length, d = 8, 16, 2048, 256
+
+    def attend(x: Any, cache: Any) -> Any:
+        scores = jax.nn.softmax(jnp.einsum("bd,btd->bt", x, cache))
+        return x + jnp.einsum("bt,btd->bd", scores, cache)
+
+    def scanned(x: Any, per: Any, t: Any) -> Any:
+        w, cache = per
+        cache = lax.dynamic_update_slice(cache, (x @ w)[:, None], (0, t, 0))
+        return attend(x, cache), cache
+
+    def carried(carry: Any, per: Any, t: Any) -> Any:
+        (x, caches), (w, i) = carry, per
+        caches = lax.dynamic_update_slice(caches, (x @ w)[None, :, None], (i, 0, t, 0))
+        return (attend(x, caches[i]), caches), None
+
+    def token(ws: Any, carry: Any, t: Any) -> Any:
+        if followed:
+            given = ws, jnp.arange(layers)
+            return lax.scan(lambda c, s: carried(c, s, t), carry, given)[0], None
+        x, caches = carry
+        return lax.scan(lambda c, s: scanned(c, s, t), x, (ws, caches)), None
+
+    def decode(ws: Any, caches: Any, x: Any) -> Any:
+        return lax.scan(lambda c, t: token(ws, c, t), (x, caches), jnp.arange(16))[0]
+
+    given = (layers, d, d), (layers, rows, length, d), (rows, d)
+    fn = jax.jit(decode, donate_argnums=1)
+    return hs.capture(fn, *[shaped(s, BF16) for s in given], topology="v5e:1x1")
 
 
 @pair(

@@ -24,7 +24,8 @@ gather  REGATHERED   an array that is the same in all trips of the loop that gat
 any     CONSTRAINED  a constraint of the person wants another sharding
         REQUESTED    the program asks for it by name
         RESHARDED    an operation needs another sharding than its operand has; ``why`` names both
-        PIECES       equal pieces of a sharded dimension, each of which is sharded along it again
+        WRITTEN      a part of a sharded dimension is written at places that the program fixes
+     PIECES       equal pieces of a sharded dimension, each of which is sharded along it again
         ALONG        an operation goes along a dimension that is sharded
         INSERTED     the partitioner put it in, and which operation needs it is not known
         UNKNOWN      anything else
@@ -32,13 +33,14 @@ any     CONSTRAINED  a constraint of the person wants another sharding
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...hlo import Instruction, Module, Shape, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, kind_of
@@ -85,6 +87,7 @@ class For(Enum):
     REQUESTED = "requested"
     DERIVED = "derived"
     RESHARDED = "resharded"
+    WRITTEN = "written"
     PIECES = "pieces"
     ALONG = "along"
     INSERTED = "inserted"
@@ -474,9 +477,11 @@ def _adds_to_carried(add: Instruction, number: int) -> bool:
     return {u.instruction for u in readers} == {reader}
 
 
-def is_only_stacked(value: Position) -> bool:
-    """Whether nothing is done with a value but to write it into such a slot."""
-    used = list(walk.uses(value, opcodes.SAME_NUMBERS | opcodes.FUSIONS, inside_fusions=True))
+def is_only_stacked(value: Position, *, made_of_it: bool = False) -> bool:
+    """Whether nothing is done with a value, or what elementwise operations make of it, but to write
+    it into such a slot."""
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | (_ELEMENTWISE if made_of_it else frozenset())
+    used = list(walk.uses(value, through, inside_fusions=True))
     return bool(used) and all(
         u.instruction.opcode in opcodes.UPDATES and u.operand > 0 for u in used
     )
@@ -607,11 +612,25 @@ def _by_why(facts: Facts, row: Collective) -> Purpose | None:
     if card.had and card.needs and (not kind_of(row.kind).reduces or is_joined(row)):
         if kind_of(row.kind).exchanges and not _moves_axis(card):
             return None
+        if is_written_into(card):
+            return Purpose(For.WRITTEN)
         pieces = _pieces(facts, card) if not kind_of(row.kind).gathers else ""
         if pieces:
             return Purpose(For.PIECES, pieces)
         return Purpose(For.RESHARDED, _resharded(card))
     return None
+
+
+def is_written_into(card: Why) -> bool:
+    """Whether a part of a sharded dimension is written at places that the program fixes."""
+    return card.opcode == "scatter" and card.needs.startswith("all of it")
+
+
+MASKED = (
+    "write the part by a mask instead, which each device applies to its own rows:"
+    " jnp.where(rows < n, new, x) with rows of jax.lax.broadcasted_iota; so, too, every other part"
+    " of that array that the program writes before or after it"
+)
 
 
 def _pieces(facts: Facts, card: Why) -> str:
@@ -676,6 +695,30 @@ def _needed(card: Why) -> tuple[str, str]:
     return "", f"needs {first}"
 
 
+def own_sharding(facts: Facts, row: Collective) -> tuple[str, tuple[Any, ...]] | None:
+    """(line, PartitionSpec) of a value whose gradient is cut otherwise than the value itself.
+
+    y = f(x)                               cut as the weights make it
+    constraint(g(y), P(…))                 cuts the gradient, too, back to y: it meets f(x) there
+    """
+    card = reasons(facts.module, facts.target)[row.index]
+    if card is None or card.unknown or row.phase != "backward" or not card.line:
+        return None
+    if card.opcode not in opcodes.ELEMENTWISE:
+        return None  # of others the dimensions are not those of the value
+    own = []
+    for spec, side in ((card.had, "operand"), (_needed(card)[1], "result")):
+        kinds = {o.kind for o in card.origins if (o.of == "operand") == (side == "operand")}
+        if kinds == {"argument"}:
+            own.append(spec)
+        elif "constraint" not in kinds:
+            return None
+    axes = own[0].partition("P(")[2] if len(own) == 1 else ""
+    if not axes or ":" in axes:  # a part of an axis has no name
+        return None
+    return short_line(card.line), ast.literal_eval(f"({axes.removesuffix(')')},)")
+
+
 def _moves_axis(card: Why) -> bool:
     """Whether an axis is at another dimension after than before: what an all-to-all does."""
     specs = (s.partition("P(")[2].removesuffix(")") for s in (card.had, _needed(card)[1]))
@@ -697,7 +740,8 @@ def _from(origins: Iterator[AxisOrigin]) -> str:
     said = []
     for o in origins:
         if o.kind == "constraint":
-            said.append(f"{o.name or 'the constraint'} at {short_line(o.line)}")
+            helper = f" called from {short_line(o.stack[1])}" if len(o.stack) > 1 else ""
+            said.append(f"{o.name or 'the constraint'} at {short_line(o.line)}{helper}")
         elif o.kind == "argument":
             said.append(f"`{o.name}` is given so")
         elif o.kind == "output":
@@ -817,6 +861,10 @@ _WORDS: dict[For, tuple[str, str]] = {
     For.REQUESTED: ("the program asks for it by name", ""),
     For.DERIVED: ("autodiff asks for it, for the gradient of what the line says", ""),
     For.RESHARDED: ("{of}", ""),
+    For.WRITTEN: (
+        "a part of it is written at places that the program fixes, for which XLA gathers all of it",
+        MASKED,
+    ),
     For.PIECES: (
         "{of}",
         "give the pieces a dimension of their own, which is not sharded: a weight [d, 3, n] in"
@@ -828,6 +876,6 @@ _WORDS: dict[For, tuple[str, str]] = {
 }  # fmt: skip
 
 __all__ = [
-    "For", "Purpose", "by_device", "is_joined", "is_of_weights", "is_scatter_of_program",
-    "multiplies_weights", "purpose", "words",
+    "MASKED", "For", "Purpose", "by_device", "is_joined", "is_of_weights", "is_scatter_of_program",
+    "is_written_into", "multiplies_weights", "purpose", "words",
 ]  # fmt: skip

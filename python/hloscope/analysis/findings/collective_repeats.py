@@ -136,8 +136,10 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
 
 
 def reduced_twice(facts: Facts) -> Iterator[Finding]:
-    """Sums of two all-reduces over the same devices: adding first halves the transfer."""
+    """Sums of two all-reduces over the same devices: adding first halves the transfer. Sums of what
+    is summed already: the second is for nothing."""
     rows = [row for row in facts.collectives if kind_of(row.kind).reduces_whole and _is_sum(row)]
+    yield from _summed_again(facts, rows)
     # Values that are one reduced array (or a part of a combined one) and nothing else.
     marks: dict[int, tuple[Collective, Instruction]] = {}
     for row in rows:
@@ -178,6 +180,58 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         alike[key].append(_Twice(user, (whole_sum, times), row, value, other[0], wire, seconds))
     for twice in alike.values():
         yield _told_twice(facts, twice)
+
+
+def _summed_again(facts: Facts, rows: list[Collective]) -> Iterator[Finding]:
+    """Arrays that an earlier sum over the same devices has made the same on each of them."""
+    sums = {row.instruction.index: row for row in rows}
+    sums |= {m: row for row in rows for m in row.members}
+    again: list[tuple[Collective, Instruction, Collective]] = []
+    for row in rows:
+        for value in row.instruction.operands:
+            ends = [
+                p.instruction
+                for p in walk.sources(value, _MADE_ALIKE, inside_fusions=True)
+                if p.instruction.opcode not in opcodes.LITERALS
+            ]
+            made_by = [sums[end.index] for end in ends if end.index in sums]
+            if ends and len(made_by) == len(ends) and all(_same_groups(x, row) for x in made_by):
+                again.append((row, value, made_by[0]))
+    for axes in dict.fromkeys(row.axes_or_groups for row, _, _ in again):
+        alike = [x for x in again if x[0].axes_or_groups == axes]
+        wire, seconds = 0, 0.0
+        for row, value, _ in alike:
+            part = value.shape.byte_size / (sum(p.bytes for p in row.parts) or 1)
+            wire += int((row.total_wire_bytes or 0) * part)
+            seconds += (facts.waited(row.members) or 0.0) * part
+        if _is_trifle(facts, wire):
+            continue
+        row, value, first = alike[0]
+        one = len(alike) == 1
+        frame, inferred = facts.line(row.anchor)
+        yield Finding(
+            "reduced-twice",
+            f"{'An array that is' if one else f'{len(alike):,} arrays that are'} summed over the"
+            f" devices already {'is' if one else 'are'} summed {over(row)} again:"
+            f" {size(sum(x[1].shape.byte_size * x[0].counted for x in alike))} could be saved",
+            f"%{row.name} sums %{value.name}, which is made of the result of %{first.name} and"
+            " nothing else: every device has the same already",
+            "leave out the second sum or mean",
+            max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
+            seconds or None,
+            wire,
+            "wire",
+            tuple(dict.fromkeys(i for x in alike for i in (x[0].instruction, x[2].instruction))),
+            frame,
+            inferred,
+        )
+
+
+# What makes of equal values on all devices equal ones again.
+_MADE_ALIKE = (
+    opcodes.ELEMENTWISE | opcodes.REPEATED | opcodes.REDUCTIONS | opcodes.FUSIONS
+    | {"get-tuple-element"}
+)  # fmt: skip
 
 
 def _last(index: int, into: dict[int, int]) -> int:

@@ -11,7 +11,13 @@ from ...hlo.texts.places import short_line
 from ..comms.collective import Collective
 from ..why.cards import reasons
 from .collective_facts import moved, over
-from .collective_purposes import by_device, is_joined, is_scatter_of_program
+from .collective_purposes import (
+    MASKED,
+    by_device,
+    is_joined,
+    is_scatter_of_program,
+    is_written_into,
+)
 from .facts import Facts
 from .finding import Finding, names
 
@@ -36,7 +42,7 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             "the sharding changes back and forth: constrain the value between the two to the"
             " sharding of its user, so that shards move directly"
             if _is_asked_whole(facts, row)
-            else _MASKED
+            else MASKED
             if _is_written_into(facts, row)
             else "",
             facts.wire_share(wire, seconds),
@@ -55,17 +61,9 @@ def _is_asked_whole(facts: Facts, row: Collective) -> bool:
     return bool(_constraints(facts, row))
 
 
-_MASKED = (
-    "write the part by a mask instead, which each device applies to its own rows:"
-    " jnp.where(rows < n, new, x) with rows of jax.lax.broadcasted_iota; so, too, every other part"
-    " of that array that the program writes before or after it"
-)
-
-
 def _is_written_into(facts: Facts, row: Collective) -> bool:
-    """Whether a part of a sharded dimension is written at places that the program fixes."""
     card = reasons(facts.module, facts.target)[row.index]
-    return card is not None and card.opcode == "scatter" and card.needs.startswith("all of it")
+    return card is not None and is_written_into(card)
 
 
 def _asked_by(facts: Facts, row: Collective) -> str:

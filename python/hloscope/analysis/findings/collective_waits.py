@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...hlo import StackFrame
+from ...hlo.changes import Changes, spec_text
 from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.texts.places import short_line
 from ..comms.collective import Collective
@@ -15,7 +16,15 @@ from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
 from .collective_gathers import whole_for
 from .collective_loops import ends_loop, fits_beside, is_alone_in, is_read_in_a_loop
-from .collective_purposes import For, Purpose, is_only_stacked, purpose, results_of, words
+from .collective_purposes import (
+    For,
+    Purpose,
+    is_only_stacked,
+    own_sharding,
+    purpose,
+    results_of,
+    words,
+)
 from .collective_slices import cut_again
 from .facts import Facts
 from .finding import Finding, names, percent
@@ -30,6 +39,10 @@ _SCATTERED = (
     " psum_scatter after the scan instead of in it), if there is memory for them"
 )
 _FEWER = "fewer and larger transfers, such as one sum of several results"
+_AFTERWARDS = (
+    "let the loop stack what each device has, and reduce that once, after the loop: no later trip"
+    " needs the result"
+)
 
 
 # Of what is waited for: a line of less is not named.
@@ -79,7 +92,10 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         if is_latency:
             said = ". ".join(filter(None, (said, _LATENCY)))
         if is_latency and what is not For.LOOP_END:
-            advice = _FEWER if _could_be_fewer(rows, waits) else ""
+            advice = _of_latency(rows, waits)
+        changes: tuple[Changes, ...] = ()
+        if what is For.RESHARDED and (kept := _kept_so(facts, rows, waits)):
+            advice, changes = _to_keep(kept), ({"constrain": kept},)
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         kind = "all-gather" if what is For.JOINED else kind
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"
@@ -104,7 +120,34 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             tuple(row.instruction for row in rows),
             frame,
             inferred,
+            changes=changes,
         )
+
+
+def _kept_so(
+    facts: Facts, rows: list[Collective], waits: dict[int, float]
+) -> dict[str | int, tuple[Any, ...]]:
+    """Shardings of values, by line, that their gradients would have if they were constrained to
+    them; {} where that would not save half of what is waited for."""
+    saved: dict[tuple[str, tuple[Any, ...]], float] = defaultdict(float)
+    for row in rows:
+        if (known := own_sharding(facts, row)) is not None:
+            saved[known] += waits[row.index]
+    if sum(saved.values()) < limits.GAINED_SHARE * sum(waits[row.index] for row in rows):
+        return {}
+    kept: dict[str | int, tuple[Any, ...]] = {}
+    for line, spec in sorted(saved, key=lambda x: -saved[x]):
+        kept.setdefault(line, spec)
+    return kept
+
+
+def _to_keep(kept: dict[str | int, tuple[Any, ...]]) -> str:
+    said = [f"{spec_text(spec)} on the value of {line}" for line, spec in kept.items()]
+    return (
+        "a constraint cuts the gradient, where the value is cut otherwise: constrain the value to"
+        f" the sharding that it has (with_sharding_constraint): {', '.join(said[:3])}"
+        + (f" and {len(said) - 3} more" if len(said) > 3 else "")
+    )
 
 
 def _would_gain(facts: Facts, what: For, rows: list[Collective]) -> bool:
@@ -231,23 +274,26 @@ def tiny(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _could_be_fewer(rows: list[Collective], waits: dict[int, float]) -> bool:
-    """Whether half of what is waited for is saved by joining those that need no other's result."""
+def _of_latency(rows: list[Collective], waits: dict[int, float]) -> str:
+    """Advice where half of what is waited for is saved by joining those that need no other's
+    result, or by sending after a loop what its trips only keep; else ""."""
     at: dict[object, list[Collective]] = defaultdict(list)
     for row in rows:
         devices = row.groups.key if row.groups is not None else None
         at[row.instruction.computation.index, devices].append(row)
-    saved = 0.0
+    joined = afterwards = 0.0
     for together in at.values():
-        # what is sent by trips of a loop that only keep it could be sent after the loop
         free = [(waits[row.index], _trips(row)) for row in _independent(together)]
-        saved += sum(wait for wait, _ in free) - max((wait / n for wait, n in free), default=0.0)
-    return saved >= limits.GAINED_SHARE * sum(waits[row.index] for row in rows)
+        least = max((wait / n for wait, n in free), default=0.0)
+        joined += sum(wait for wait, _ in free) - least
+        afterwards += sum(wait - wait / n for wait, n in free)
+    enough = limits.GAINED_SHARE * sum(waits[row.index] for row in rows)
+    return _AFTERWARDS if afterwards >= enough else _FEWER if joined >= enough else ""
 
 
 def _trips(row: Collective) -> int:
     """How often a loop runs a collective whose result no later trip needs; else 1."""
-    kept = all(is_only_stacked(result) for result in results_of(row))
+    kept = all(is_only_stacked(result, made_of_it=True) for result in results_of(row))
     return max(1, row.executions or 1) if kept else 1
 
 

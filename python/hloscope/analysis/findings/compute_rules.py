@@ -361,7 +361,11 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
     room = ""
     if chip is not None:
         room = f"; the peak is {size(facts.memory.peak_bytes)} of {size(chip.memory_bytes)}"
-    wire = [row for row in facts.collectives if row.phase == "rematerialised"]
+    before = {row.source for row in facts.collectives if row.phase == "forward"}
+    wire = [
+        row for row in facts.collectives
+        if row.phase == "rematerialised" and row.source in before
+    ]  # fmt: skip
     if facts.seconds is not None and float(facts.seconds[again].sum()) < limits.LEAST_SECONDS:
         return
     saveable = _saveable(facts, again)
@@ -462,7 +466,9 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         if first.sharded_over
         else _IN_PARTS
         if first.has_no_rule
-        else _KEPT_SHARDED,
+        else _KEPT_SHARDED
+        if first.lost_at is not None
+        else "",
         share if share is not None else extra / total,
         seconds,
         None,
@@ -586,33 +592,45 @@ def batched_branches(facts: Facts) -> Iterator[Finding]:
     for frame, found in lines.items():
         # One line may choose many times, in a loop that is written out or over several arrays.
         thrown = set[int]().union(*(either for _, either in found))
-        products = [
-            facts.module.instructions[k] for k in sorted(thrown) if facts.cost.matmul_flops[k] > 0
-        ]
         seconds = float(sum(each[k] for k in thrown))
         share = seconds / facts.total_seconds
-        if not products or share < limits.BATCHED_SHARE:
+        if share < limits.BATCHED_SHARE:
             continue
-        products.sort(key=lambda i: -float(each[i.index]))
+        work = sorted(thrown, key=lambda k: -float(each[k]))
+        products = [k for k in work if facts.cost.matmul_flops[k] > 0]
+        makers = [facts.module.instructions[k] for k in products or work]
         select = max(found, key=lambda x: sum(float(each[k]) for k in x[1]))[0]
         several = f" (and {len(found) - 1:,} more selects there)" if len(found) > 1 else ""
+        which = "the one with matmuls is made by" if products else "most time is in"
         yield Finding(
             "batched-branches",
-            f"Both values of a select are computed for every row: {percent(share)} of the modelled"
-            " step is for one of them only",
+            f"{'All values of selects' if _is_nested(found) else 'Both values of a select'} are"
+            f" computed for every row: {percent(share)} of the modelled step is for one of them"
+            " only",
             f"%{select.name}{several} keeps one value for each row of a vmap, as lax.cond does"
-            " there if its predicate differs by row; the one with matmuls is made by"
-            f" {names(products)}",
+            f" there (and lax.switch) if the choice differs by row; {which} {names(makers)}",
             "where few rows need the one with matmuls, pick them first: i = jnp.nonzero(rows that"
-            " do, size=n), compute x[i], and write it with .at[i].set",
+            " do, size=n), compute x[i], and write it with .at[i].set"
+            if products
+            else "",
             share,
             seconds,
             None,
             "",
-            (select, *products),
+            (select, *makers[:20]),
             frame,
             facts.line(select)[1],
         )
+
+
+def _is_nested(found: list[tuple[Instruction, set[int]]]) -> bool:
+    """Whether a select chooses between what others chose, as lax.switch does under a vmap."""
+    selects = {select for select, _ in found}
+    return any(
+        walk.source(o, opcodes.SAME_NUMBERS).instruction in selects
+        for select in selects
+        for o in select.operands[1:]
+    )
 
 
 def _made_for(facts: Facts, value: Instruction) -> set[int]:

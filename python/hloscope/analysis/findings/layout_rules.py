@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+import numpy as np
+
 from ...hlo import Instruction, Shape, opcodes, walk
 from ...hlo.collective_kinds import is_collective
 from ...hlo.opcodes import async_half
@@ -328,8 +330,7 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             "take two steps in each trip of the loop (unroll=2): after two, each array is back in"
             " its place"
             if moved_on
-            else "carry the whole array through the inner loop and update its slice there, by the"
-            " number of the trip (a dynamic_update_slice), in place of scanning over it"
+            else _IN_PLACE
             if why == _RESTACKED
             else "",
             share,
@@ -342,6 +343,10 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
         )
 
 
+_IN_PLACE = (
+    "carry the whole array through the inner loop and update its slice there, by the number of the"
+    " trip (a dynamic_update_slice), in place of scanning over it"
+)
 _RESTACKED = (
     ": the loop around it carries the array, and the loop inside stacks its results in memory of"
     " its own while it reads what is carried"
@@ -443,6 +448,7 @@ def not_donated_argument(facts: Facts, i: Instruction) -> Instruction | None:
 
 def update_copies(facts: Facts) -> Iterator[Finding]:
     """A whole buffer copied in a loop so that a slice of it can be updated."""
+    yield from _slices_written_back(facts)
     t = facts.table
     for n in t.where("copy").tolist():
         i = t.instructions[n]
@@ -467,8 +473,9 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
             f"{names(rows)} cop{'ies' if len(rows) == 1 else 'y'} {size(i.shape.byte_size)}"
             f"{'' if len(rows) == 1 else ' each'} before %{written[0].name} writes into"
             f" it{_because(facts, reason)}",
-            "read what is needed of the old value before the update"
-            if reason is not None and reason.kind == "read"
+            "carry what is needed of the old value beside it: XLA does not keep the order in which"
+            " a trip reads and writes"
+            if reason is not None and reason.reader is not None and not _takes(reason.reader)
             else "",
             share,
             seconds,
@@ -478,6 +485,78 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
             frame,
             inferred,
         )
+
+
+def _takes(i: Instruction) -> bool:
+    """Whether it takes a part of an array, which part only the trip knows."""
+    called = i.called_computations if i.opcode == "fusion" else ()
+    inside = called[0].instructions if called else (i,)
+    return any(x.opcode in opcodes.INDEXED or x.opcode == "dynamic-slice" for x in inside)
+
+
+def _slices_written_back(facts: Facts) -> Iterator[Finding]:
+    """Slices that each trip takes out of an array, updates in part and writes back whole.
+
+    row = dynamic-slice(stack, t)                 as a scan takes a row of what it goes over,
+    row = dynamic-update-slice(row, new, …)       new is small
+    stack = dynamic-update-slice(stack, row, t)   and stacks it as a result
+    """
+    found: dict[tuple[object, ...], list[Instruction]] = defaultdict(list)
+    for n in np.flatnonzero(facts.runs >= 2).tolist():
+        unit = facts.table.instructions[n]
+        row = _written_back(unit) if unit.opcode in opcodes.FUSIONS | opcodes.UPDATES else None
+        if row is not None and row.shape.byte_size >= limits.WHOLE_COPY_BYTES:
+            found[unit.computation.index, row.shape.dense_text, float(facts.runs[n])].append(unit)
+    for (_, array, runs), rows in found.items():
+        seconds = None
+        if facts.seconds is not None:
+            seconds = sum(float(facts.seconds[i.index]) for i in rows)
+        row = _written_back(rows[0])
+        assert row is not None
+        frame, inferred = facts.line(row)
+        new, whole = (size(s.byte_size) for s in (row.operands[1].shape, row.shape))
+        one = len(rows) == 1
+        what = array if one else f"{len(rows):,} arrays {array}"
+        yield Finding(
+            "update-copies",
+            f"A loop writes back all of {what} {runs:,.0f} times to update a slice of"
+            f" {'it' if one else 'each'}",
+            f"each trip takes {'it' if one else 'them'} out of an array, writes {new} into"
+            f" {'its' if one else 'the'} {whole}{'' if one else ' of each'} and puts all of it into"
+            f" a stack ({names(rows)}), as a scan does that goes over an array and returns it anew",
+            _IN_PLACE,
+            facts.time_share(seconds, sum(float(facts.moved[i.index]) for i in rows)),
+            seconds,
+            facts.traffic(rows),
+            "memory traffic",
+            tuple(rows),
+            frame,
+            inferred,
+        )
+
+
+def _written_back(unit: Instruction) -> Instruction | None:
+    """The small update of a slice that ``unit`` writes whole into a stack, in the same trip in
+    which it was taken out of an array; None if it writes nothing of the kind."""
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    # XLA:CPU converts all of a stack in bf16 for it, which is no fault of the program
+    stack = walk.source(unit, opcodes.SAME_ELEMENTS | opcodes.FUSIONS, inside_fusions=True)
+    if stack.instruction.opcode != "dynamic-update-slice":
+        return None
+    row = walk.source(
+        Position(stack.instruction.operands[1], (), stack.calls),
+        through | opcodes.BUNDLES, inside_fusions=True,
+    )  # fmt: skip
+    update = row.instruction
+    if update.opcode != "dynamic-update-slice":
+        return None
+    if update.operands[1].shape.elements * limits.SMALL_UPDATE > update.shape.elements:
+        return None
+    taken = walk.source(
+        Position(update.operands[0], (), row.calls),
+        through | opcodes.BUNDLES, inside_fusions=True,
+    ).instruction  # fmt: skip
+    return update if taken.opcode == "dynamic-slice" else None
 
 
 def _because(facts: Facts, reason: CopyReason | None) -> str:

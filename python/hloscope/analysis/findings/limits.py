@@ -130,6 +130,9 @@ CONVERTED_SHARE = 0.05
 WHOLE_COPY_SHARE = 0.05
 # Bytes: the compiler copies scalars and small vectors that loops carry, which nobody can change.
 WHOLE_COPY_BYTES = 1 << 16
+# Times that a slice is as large as what is written into it: from here on, writing all of it back
+# is what costs (a position of a cache is a thousandth of it).
+SMALL_UPDATE = 4
 # Of the bytes moved, in values of 64 bits.
 WIDE_BYTES_SHARE = 0.05
 

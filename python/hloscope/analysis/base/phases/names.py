@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ....hlo import Module
+from ....hlo import Instruction, Module
 from ..operands import given_name
 from ..table import per_module
 from .edges import OPTIMISER, PHASES
@@ -36,12 +36,20 @@ def phase_names(module: Module) -> tuple[str, ...]:
     frames, entry = module.frames, module.entry
     if not frames.functions or entry is None:
         return PHASES
-    given = (given_name(p) for p in entry.parameters)
+    returned = (
+        {s.dimensions for s in entry.root.shape.leaves()} if entry.root is not None else set()
+    )
+    # a model that the step does not return anew is not trained by it
+    given = (given_name(p) for p in entry.parameters if _shapes(p) <= returned)
     if any(_TRAINS.search(name) for name in (*frames.functions, *frames.files)) or any(
         _OF_MODEL.match(name) for name in given
     ):
         return PHASES
     return tuple(UPDATE if n == OPTIMISER else name for n, name in enumerate(PHASES))
+
+
+def _shapes(i: Instruction) -> set[tuple[int, ...]]:
+    return {s.dimensions for s in i.shape.leaves()}
 
 
 def is_update(phase: str) -> bool:

@@ -160,7 +160,9 @@ def _gathered_again(t: Table, out: Phases) -> None:
     after = depends_on(t, (out == BACKWARD) & ~at_barrier)
     for n in np.flatnonzero(at_barrier).tolist():
         uses = walk.uses(t.instructions[n], through, inside_fusions=True)
-        if not after[n] or any(name_phase(u.instruction.op_name) == REMATERIALISED for u in uses):
+        serves = {name_phase(u.instruction.op_name) for u in uses}
+        # weights that only cotangents are multiplied with are gathered once
+        if REMATERIALISED in serves or (not after[n] and BACKWARD not in serves):
             out[n] = REMATERIALISED
 
 
