@@ -161,3 +161,18 @@ def test_weights_gathered_before_a_loop_of_microbatches_are_read_by_its_forward_
     cap = capture(step, w, xs, donate_argnums=0)
     assert arguments(cap.memory)["w"] == ("parameter", "data flow")
     assert {c.phase for c in cap.collectives if c.kind == "all-gather"} == {"forward"}
+
+
+def test_positions_that_follow_forces_are_no_parameters() -> None:
+    """Leapfrog and gradient descent with momentum are the same flow: names tell them apart."""
+
+    def energy(at: Any) -> Any:
+        away = jnp.sqrt(((at[:, None] - at[None]) ** 2).sum(-1) + 1)
+        return (1 / away).sum()
+
+    def run(at: Any, velocity: Any) -> Any:
+        velocity = velocity - 0.1 * jax.grad(energy)(at)
+        return at + 0.1 * velocity, velocity
+
+    cap = capture(run, shape(64, 3), shape(64, 3))
+    assert {category for category, _ in arguments(cap.memory).values()} == {"argument"}

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 
@@ -237,3 +237,19 @@ def test_a_sum_over_an_axis_that_no_operand_had(square):
     card = cap.why(summed)
     assert said(card) == {("data", "argument", "w"), ("data", "argument", "x")}
     assert "as the partitioner chose" in card.needs
+
+
+def test_a_shift_of_what_a_scatter_wrote_is_the_shifts_own() -> None:
+    """Rows of walls written into a field, whose fluxes are shifts by a row."""
+    rows = NamedSharding(jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,)), P("x"))
+
+    def step(h):
+        h = h.at[0:2].set(h[2:4]).at[-2:].set(h[-4:-2])
+        return h + jnp.roll(h, -1, 0)
+
+    field = jax.ShapeDtypeStruct((4096, 512), jnp.float32, sharding=rows)
+    cap = hs.capture(jax.jit(step, out_shardings=rows), field)
+    shifts = [row for row in cap.collectives if "roll" in row.op_name]
+    assert shifts
+    for row in shifts:
+        assert cap.why(row).opcode == "concatenate"

@@ -7,9 +7,11 @@
 
 An argument is followed through copies, loops and calls. It is updated if a result of its shape is
 made from it by ops that keep the shape, and has a gradient if the backward pass makes a result of
-its shape. A module without a backward phase (``base/phases.py``) may not be a training step: then
-names decide, but an argument that is multiplied, or not updated, is never optimiser state, nor is
-an ``m``, a ``velocity`` or a ``state`` without a parameter or a gradient of its shape.
+its shape. By data flow positions that follow forces are parameters that follow gradients: where
+nothing says that the program trains (``base/phases/names.py``), only what is named as weights are
+is a parameter. A module without a backward phase (``base/phases.py``) may not be a training step:
+then names decide, but an argument that is multiplied, or not updated, is never optimiser state, nor
+is an ``m``, a ``velocity`` or a ``state`` without a parameter or a gradient of its shape.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape, opcodes
+from ..base.phases.names import UPDATE, phase_names
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
 from ..base.table import per_module, table
 from .limits import UPDATE_BUFFERS
@@ -36,6 +39,11 @@ _PERHAPS = re.compile(
 # Only as its first component, of which it may be all.
 _PERHAPS_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
 _PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
+_WEIGHTS = re.compile(
+    r"weight|param|kernel|bias|model|layer|block|embed|head|net|theta"
+    r"|(?:^|[^a-z])[wp]s?\d*(?:$|[^a-z])",
+    re.I,
+)
 _GRADIENTS = re.compile(r"(?:d?g|grads?|gradients?|updates?)", re.I)
 # Name buffers that are there already.
 _SAME_BUFFERS = SAME_BUFFER | opcodes.LOOPS | opcodes.BRANCHES | {"call", "parameter"}
@@ -213,7 +221,18 @@ def argument_roles(
         how = BY_USE if len(rows) <= room else BY_NAME
         for b in chosen:
             out[b] = PARAMETER, how
-    return out
+    return _named_weights(out, names) if UPDATE in phase_names(live.module) else out
+
+
+def _named_weights(
+    roles: dict[int, tuple[int, str]], names: dict[int, str]
+) -> dict[int, tuple[int, str]]:
+    """Roles in a program that may be a simulation: state, where no parameters are, is its own."""
+    weights = {
+        b for b, r in roles.items() if r[0] == PARAMETER and _WEIGHTS.search(names.get(b, ""))
+    }
+    kept = {OTHER: True, PARAMETER: False, STATE: bool(weights)}
+    return {b: r if kept[r[0]] or b in weights else (OTHER, r[1]) for b, r in roles.items()}
 
 
 def _by_name(

@@ -185,13 +185,16 @@ class Partitioned:
     def _move(self, i: Instruction, axes: frozenset[str]) -> list[Cause]:
         sources = [s for o in i.operands for s in self.alignment.sources(o)]
         values = [(s, of) for s in sources if (of := self.alignment.of(s)) is not None]
+        moved = [v for _, v in values]
+        at = place(i.op_name, i.frames)
         for s, value in values:  # not computed as annotated: its own result moves
             op = _maker(value)
             if op.opcode not in _CARRIES | {"parameter"} and self._is_own(i, s, value, axes):
-                return [self._own_result(op, axes)]
-        moved = [v for _, v in values]
+                # ... unless it has the name of a shift of that result, which moves it anyway
+                is_others = place(op.op_name, op.frames) != at
+                shifts = self._rearranged(i, moved, axes) if is_others else []
+                return shifts or [self._own_result(op, axes)]
         takers = [(self.alignment.of(user), k) for user, k in self.alignment.users(i)]
-        at = place(i.op_name, i.frames)
         out: list[Cause] = []
         if not any(t is not None and place(t.op_name, t.frames) == at for t, _ in takers):
             out = self._rearranged(i, moved, axes)
