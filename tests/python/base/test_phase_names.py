@@ -23,6 +23,10 @@ def misfit_loss(position: Any, data: Any) -> Any:
     return energy(position, data)
 
 
+def misfit(position: Any, data: Any) -> Any:
+    return energy(position, data)
+
+
 def moved(function: Any) -> hs.Capture:
     """Four steps down the gradient of a function."""
 
@@ -37,7 +41,9 @@ def moved(function: Any) -> hs.Capture:
 
 
 # both do the same, by data flow: only the person's names tell a sampler from training
-@pytest.mark.parametrize(("function", "word"), [(energy, "update"), (misfit_loss, "optimiser")])
+@pytest.mark.parametrize(
+    ("function", "word"), [(energy, "update"), (misfit_loss, "optimiser"), (misfit, "optimiser")]
+)
 def test_the_last_phase_has_the_name_that_the_program_gives_it(function: Any, word: str) -> None:
     cap = moved(function)
     said = {value.phase for value in cap.memory.values()}

@@ -21,7 +21,7 @@ UPDATE = "update"
 _TRAINS = re.compile(
     r"(?:^|[^a-z])(?:adam\w*|adagrad|adafactor|sgd\w*|lamb|lion|rmsprop|shampoo|muon|nesterov"
     r"|optim\w*|optax|apply_(?:updates?|grad\w*)|update_params|objective\w*|(?:pre)?train\w*)"
-    r"(?:$|[^a-z])|loss|cross_?entropy",
+    r"(?:$|[^a-z])|loss|cross_?entropy|misfit|bfgs",
     re.I,
 )
 # Arguments, by the first component of their path.
