@@ -126,6 +126,12 @@ def offsets(counts: list[int] | Ints) -> Ints:
     return out
 
 
+def each_once(numbers: Ints) -> Ints:
+    """As ``np.unique``, which first imports ``numpy.ma``: a tenth of a small file's summary."""
+    found = np.sort(numbers)
+    return found[np.diff(found, prepend=found[:1] - 1) > 0]
+
+
 def op_name(attribute_text: str) -> str:
     """``metadata.op_name`` out of attribute text; '' if there is none."""
     at = attribute_text.find('op_name="')

@@ -551,8 +551,7 @@ class Module:
         """The users of instruction k are those from offset k to offset k + 1, each once."""
         offsets, operands = self.operand_csr()
         users = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        pairs = np.sort(operands * len(offsets) + users)
-        pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+        pairs = columns.each_once(operands * len(offsets) + users)
         counts = np.bincount(pairs // len(offsets), minlength=len(offsets) - 1)
         found = (pairs % len(offsets)).tolist()
         return columns.offsets(counts).tolist(), [self.instructions[n] for n in found]

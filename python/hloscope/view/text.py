@@ -36,7 +36,9 @@ def _text(module: Module) -> bytes:
         b.column(f"line.{what}_begin", begin)
         b.column(f"line.{what}_end", end)
     # Not ``i.attributes``, which would keep a dictionary with every instruction.
-    pairs = [list(split_attributes(i.attribute_text).items()) for i in module.instructions]
+    of, texts = module.attribute_texts
+    split = [list(split_attributes(text).items()) for text in texts]
+    pairs = [split[k] for k in of.tolist()]
     rows = csr([range(len(p)) for p in pairs])
     b.column("attribute.offsets", rows.offsets)
     b.column("attribute.key", [k for p in pairs for k, _ in p])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from ..base.phases.phases import BACKWARD, phases
 from ..comms.collective import Collective
 from ..cost.moves import moves
 from ..flops.matrix_unit import products_in
-from ..grouping.layers.layers import Run, layers
 from ..text.units import duration, size
 from ..why.compiler_messages import REMATERIALIZED, CompilerMessage, compiler_messages
 from . import limits
@@ -25,6 +24,9 @@ from .collective_facts import sent
 from .collective_repeats import slice_of
 from .facts import Facts
 from .finding import Finding, names, percent
+
+if TYPE_CHECKING:
+    from ..grouping.layers.layers import Run
 
 _CALLBACK = re.compile(r"callback|host_compute", re.I)
 
@@ -123,6 +125,10 @@ def large_constants(facts: Facts) -> Iterator[Finding]:
 
 def unrolled(facts: Facts) -> Iterator[Finding]:
     """Layers that a Python loop wrote out one by one, where that makes the program long."""
+    if len(facts.module.instructions) < limits.UNROLLED_INSTRUCTIONS:
+        return
+    from ..grouping.layers.layers import layers  # which few programs need
+
     found = layers(facts.module)
     t = facts.table
     held = _held(facts)

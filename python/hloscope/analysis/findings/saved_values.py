@@ -12,17 +12,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...hlo import StackFrame
 from ...hlo.changes import Changes
 from ..base.lines.frames import own_line
-from ..grouping.groups import GroupTree, group_tree
 from ..memory.categories import SAVED
 from ..memory.memory import LiveValue
 from ..text.units import size
 from . import limits
 from .facts import Facts, own_function
 from .finding import Finding, percent
+
+if TYPE_CHECKING:
+    from ..grouping.groups import GroupTree
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def saved(facts: Facts) -> Saved:
     rows.sort(key=lambda x: (-x[1].bytes, x[0]))
     total = sum(v.bytes for _, v in rows)
     none = Saved(tuple(v for _, v in rows), total, "", 0, 1, 0)
-    for function, calls in () if facts.made_for_cpu else _by_call(facts, rows).items():
+    is_looked_at = rows and not facts.made_for_cpu
+    for function, calls in _by_call(facts, rows).items() if is_looked_at else ():
         each = sorted(calls.values(), key=lambda inside: -sum(v.bytes for _, v in inside))
         gain = memory.gain_if_smaller({b: v.bytes for inside in each[1:] for b, v in inside})
         # the innermost: the less is around it, the less is computed again at once
@@ -69,6 +73,8 @@ _Rows = list[tuple[int, LiveValue]]  # buffers and their values
 def _by_call(facts: Facts, rows: _Rows) -> dict[str, dict[int, _Rows]]:
     """Values by each of the person's functions that was being called, innermost first, and by its
     calls: the outermost groups of which all values are the function's."""
+    from ..grouping.groups import group_tree  # which few programs need
+
     tree = group_tree(facts.module, facts.target)
     chains = [_chain(tree, value) for _, value in rows]
     functions = [dict.fromkeys(n for f in v.frames for n in own_function(f)) for _, v in rows]

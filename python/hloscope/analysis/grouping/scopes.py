@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hlo.collective_kinds import KINDS, split
+from ...hlo.columns import each_once
 from ..base.labels.flags import INLINE, flags
 from ..base.lines.op_name import BACKWARD, FORWARD, REMAT, Path, common, parse_op_name
 from ..base.phases.phases import FORWARD as EARLY
@@ -97,7 +98,7 @@ def _before_loops(module: Module, own: NDArray[np.int64], paths: list[Path | Non
             for n, name in enumerate(path[1:], 1):
                 if "." in name and n > 1:
                     loops.setdefault(name.partition(".")[0], set()).add(path[: n + 1])
-    for old in np.unique(own[rows]).tolist():
+    for old in each_once(own[rows]).tolist():
         short = paths[old] if old >= 0 else None
         where = loops.get(short[0], set()) if short else set()
         if short and len(where) == 1:
@@ -124,7 +125,7 @@ def _early_ones(module: Module, own: NDArray[np.int64], paths: list[Path | None]
         neither = np.array([f not in ((), (BACKWARD,), (FORWARD,)) for f in first], np.bool_)
         at = np.concatenate([at, here[neither[own[here]]]])
     ids = {p: n for n, p in reversed(list(enumerate(paths)))}
-    for path in np.unique(own[at]).tolist():
+    for path in each_once(own[at]).tolist():
         rest = paths[path] or ()
         rest = rest[1:] if rest[:1] == (BACKWARD,) else rest
         moved = (FORWARD, *(c for c in rest if c != REMAT))

@@ -114,7 +114,9 @@ class _Statements:
             mutual = [cycle for cycle in cycles if not fixed(cycle)]
             if not any(self._move(cycle, keys) for cycle in mutual):
                 break
-        for cycle in self._cycles(keys):
+        else:
+            cycles = self._cycles(keys)
+        for cycle in cycles:
             if fixed(cycle):
                 keys = [(-1, self.n + r) if k in cycle else k for r, k in enumerate(keys)]
             else:

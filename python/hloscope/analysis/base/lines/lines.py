@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ....hlo import FrameTable, Instruction, Module, StackFrame, opcodes
 from ....hlo.collective_kinds import KINDS
+from ....hlo.columns import each_once
 from ....hlo.opcodes import async_half
 from ....hlo.texts.places import short_place
 from ..table import Ints, Table, per_module, table
@@ -234,7 +235,7 @@ def _of_loops(found: Lines, t: Table) -> NDArray[np.bool_]:
     places = {_place(found, row) for row in t.where("while").tolist()} - {None}
     if places:
         moves = is_move(t) | stacks(t)
-        frames = np.unique(found.frame[moves])
+        frames = each_once(found.frame[moves])
         inside = [f for f in frames.tolist() if _own(found, f) in places]
         out = moves & np.isin(found.frame, inside)
     return out

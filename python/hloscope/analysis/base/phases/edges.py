@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hlo.collective_kinds import kind_of
+from ....hlo.columns import each_once
 from ..table import Ints, Table
 from ..waves import in_order
 
@@ -131,7 +132,7 @@ def _of_parameters(t: Table, out: Phases) -> tuple[Ints, Phases, int]:
     low, high = np.full(len(out), 255, np.uint8), np.zeros(len(out), np.uint8)
     np.minimum.at(low, edges[read], out[rows[read]])
     np.maximum.at(high, edges[read], out[rows[read]])
-    of = np.unique(edges[read])
+    of = each_once(edges[read])
     of = of[low[of] == high[of]]
     number = np.array([t.instructions[p].parameter_number or 0 for p in of.tolist()], np.int64)
     most = int(max(t.operands.counts.max(initial=0), number.max(initial=0))) + 1

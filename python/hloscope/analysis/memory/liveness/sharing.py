@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Instruction, Module
+from ....hlo.columns import each_once
 from ...base.memory_spaces import VMEM
 from ...base.table import per_module, table
 from ...flops.elementwise import ELEMENTWISE, TRANSCENDENTAL
@@ -151,10 +152,11 @@ def _not_elementwise(module: Module) -> set[int]:
     """Instructions from which a fusion makes something that is not elementwise, nor a tuple."""
     t = table(module)
     other = t.by_opcode(lambda o: o not in _INSIDE and o != "tuple", bool) & (t.operands.counts > 0)
-    fusions = t.where("fusion")
-    fused = t.called.values[t.called.offsets[fusions[t.called.counts[fusions] > 0]]]
+    fusion = t.by_opcode("fusion".__eq__, bool)
+    fused = np.zeros(len(t.first), bool)
+    fused[t.called.values[fusion[t.called.rows]]] = True
     found: set[int] = set()
-    for c in np.intersect1d(fused, t.computation[other]).tolist():
+    for c in each_once(t.computation[other & fused[t.computation]]).tolist():
         for i in reversed(module.computations[c].instructions):  # operands come before users
             if other[i.index] or i.index in found:
                 found.update(o.index for o in i.operands)

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hlo import Instruction, Module
+from ....hlo.columns import each_once
 from ....hlo.parts import Alias
 from ...base.memory_spaces import memory_space
 from ...base.memory_tiling import storage_bytes
@@ -139,7 +140,7 @@ def simulate(module: Module) -> Liveness:
     start, end = np.full(count, last), np.zeros(count, np.int64)
     np.minimum.at(start, ranges[:, 0], ranges[:, 1])
     np.maximum.at(end, ranges[:, 0], ranges[:, 2])
-    definitions = np.unique(buffer_of[candidates] * len(point) + origin[candidates])
+    definitions = each_once(buffer_of[candidates] * len(point) + origin[candidates])
     has_several = np.bincount(buffer_of[candidates], minlength=count) > 1
     has_several[buffer_of[np.flatnonzero(np.frombuffer(bytes(values.merges), np.uint8))]] = True
     live = Liveness(

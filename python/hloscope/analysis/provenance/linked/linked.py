@@ -164,7 +164,8 @@ class _Linker:
         finder = FrameFinder(module)
         places: dict[int, Strands] = {}
         near: dict[int, Strands] = {}
-        for i in module.instructions:
+        inferred: dict[int, Strands] = {}  # of each attribute text, which has name and line
+        for i, text in zip(module.instructions, module.attribute_texts[0].tolist(), strict=True):
             if i.origins:
                 places[i.index] = tuple(dict.fromkeys(o.operation for o in i.origins))
                 calls = tuple(dict.fromkeys(c for o in i.origins for c in o.calls))
@@ -173,9 +174,12 @@ class _Linker:
                 continue
             if i.opcode == "parameter" and i.computation is module.entry:
                 continue
-            stack = finder.of(i)
-            if stack or (not self.exact and "/" in i.op_name):
-                places[i.index] = (self._inferred(i.op_name, stack),)
+            if text not in inferred:
+                stack = finder.of(i)
+                is_known = stack or (not self.exact and "/" in i.op_name)
+                inferred[text] = (self._inferred(i.op_name, stack),) if is_known else ()
+            if inferred[text]:
+                places[i.index] = inferred[text]
         for i in module.instructions:
             if i.opcode != "fusion":
                 continue
