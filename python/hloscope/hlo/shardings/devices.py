@@ -298,12 +298,13 @@ def _computations_that_run(module: Module) -> set[int] | None:
     if module.entry is None:
         return None
     found, waiting = {module.entry.index}, [module.entry]
+    offsets, callees, _ = module.called_csr()
     for c in waiting:
-        for i in c.instructions:
-            for called in i.called_computations:
-                if called.index not in found:
-                    found.add(called.index)
-                    waiting.append(called)
+        if c.instructions:
+            begin, end = offsets[[c.instructions[0].index, c.instructions[-1].index + 1]]
+            new = set(callees[begin:end].tolist()) - found
+            found |= new
+            waiting += [module.computations[n] for n in new]
     return found
 
 
@@ -314,17 +315,19 @@ def _counts_of_groups(module: Module) -> tuple[int, int]:
 
     Only of what runs: a computation that nothing calls may belong to another program."""
     found = {True: 1, False: 1}  # True: replicas, False: partitions
-    runs = _computations_that_run(module)
-    for i in module.instructions:
+    some = [
+        i for i in module.instructions
+        if "replica_groups=" in i.attribute_text or "source_target_pairs=" in i.attribute_text
+    ]  # fmt: skip
+    runs = _computations_that_run(module) if some else None
+    for i in some:
         if runs is not None and i.computation.index not in runs:
             continue
         if "replica_groups=" in i.attribute_text:
             groups = parse_groups(groups_text(i) or "")
             ids = [] if groups is None else [n for row in groups.rows() for n in row]
-        elif "source_target_pairs=" in i.attribute_text:
-            ids = parse_pairs(i.attribute("source_target_pairs") or "").reshape(-1).tolist()
         else:
-            continue
+            ids = parse_pairs(i.attribute("source_target_pairs") or "").reshape(-1).tolist()
         replicas = group_mode(i) in ("cross_replica", "cross_replica_and_partition")
         found[replicas] = max(found[replicas], _believed(max(ids, default=0) + 1))
     return found[True], found[False]
