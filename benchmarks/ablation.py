@@ -106,7 +106,7 @@ def _rules(family: str, folder: str, table: dict[str, Any]) -> tuple[Rule, ...]:
 GROUPING = _rules("grouping", "grouping", {
     "outline:call_tree": returns(None),
     "outline:layers": lambda module: _no_layers(module),
-    "outline:runs_once": returns(frozenset()),
+    "outline:runs_once": lambda *_: _no_code(),
     "outline:_Composer._numbered_parts": NOTHING,
     "outline:_Composer._optimizers": NOTHING,
     "outline:_Composer._serves_updates": argument(1),
@@ -135,11 +135,9 @@ GROUPING = _rules("grouping", "grouping", {
     "loose:CROWDED": 1 << 30,
     "groups:_TreeBuilder._without_others": lambda self, found, whole: len(whole),
     "call_arguments:DEEPEST": 1,
-    "groups:cut_by_calls": NOTHING,
     "groups:cut_wide": NOTHING,
     "groups:loop_names": returns({}),
     "groups:loop_label": returns(""),
-    "groups:_TreeBuilder._body_of": returns(""),
     "groups:_TreeBuilder._mean_index": lambda self, parent: np.zeros(len(parent), np.int64),
     "group_nodes:_is_part": FALSE,
     "group_nodes:FAMILY": 1 << 30,
@@ -147,12 +145,6 @@ GROUPING = _rules("grouping", "grouping", {
     "folds:_far": returns(0.0),
     "components:_names": lambda models, t, quiet: ["part" for _ in models],
     "components:cut_sections": NOTHING,
-    "functions:_FunctionCut.by_call": NOTHING,
-    "functions:_FunctionCut.by_line": NOTHING,
-    "functions:_FunctionCut._loop": returns(""),
-    "functions:PIECES": 1,
-    "functions:TAKEN_IN": 0.0,
-    "functions:_is_library": FALSE,
     "functions:own_calls": lambda module: np.full(len(module.instructions), -1, np.int64),
     "loop_names:_Namer._is_loop": FALSE,
     "loop_names:_Namer._turn": returns(""),
@@ -225,6 +217,10 @@ GROUPING = _rules("grouping", "grouping", {
     "code_words:BoxNames._without_calls": argument(1),
     "outline:_Composer._in_libraries": argument(1),
     "instances:_times_of_kinds": lambda lines, first: (1, lines),
+    "instances:Steady.times": returns(0),
+    "instances:Steady.loops": FALSE,
+    "instances:Instances._steady_in_all": FALSE,
+    "instances:PAIR": 1 << 30,
     "outline:MOST_OF_STATE": 1 << 30,
     "work:is_expanded": FALSE,
     "groups:FLAT_CALLS": 12,
@@ -347,6 +343,12 @@ def _neighbours() -> Any:
     from hloscope.analysis.passes.identity.how import How
 
     return How.NEIGHBOURS
+
+
+def _no_code() -> Any:
+    from hloscope.analysis.grouping.runs_once import Once
+
+    return Once()
 
 
 def _no_layers(module: Any) -> Any:

@@ -219,16 +219,6 @@ def test_groups_are_in_the_order_of_their_boxes() -> None:
     assert order(*before, *after, f"r = ({F}) tuple(a6)") == ["scope first", "scope second"]
 
 
-def test_a_loops_body_is_a_function_that_nobody_calls_as_well() -> None:
-    stacks = Stacks()
-    meta = [f", metadata={{stack_frame_id={stacks.frame([(f, 1)])}}}" for f in ("step", "layer")]
-    body = computation("body", *(row + meta[1] for row in chain("a", 5, begin="bodyp")))
-    loop = f"w = {F} while(c2), condition=condition, body=body"
-    entry = entry_of(*(row + meta[0] for row in chain("c", 3)), loop)
-    whole = stacks.head() + CALLED.replace("body", "nobody") + body + entry
-    assert "    body layer: 6 (6)" in told(hs.read(whole).module)
-
-
 @pytest.mark.parametrize(
     ("inner", "outer", "label"),
     [(6, 4, "layer"), (5, 5, "body"), (0, 10, "body"), (10, 0, "layer")],

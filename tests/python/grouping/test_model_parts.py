@@ -168,7 +168,7 @@ def test_weights_brought_into_order_before_a_loop_are_one_box() -> None:
     assert len(moved) == 12
     assert len({int(tree.group[i.index]) for i in moved}) == 1
     (group,) = {int(tree.group[i.index]) for i in moved}
-    assert KINDS[tree.kind[group]] == "section"
+    assert KINDS[tree.kind[group]] == "component"
     assert tree.size[group] < 15
 
 

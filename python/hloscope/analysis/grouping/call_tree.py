@@ -114,6 +114,7 @@ class CallTree:
     by_optimizer: Mask
     library: list[str]  # the library's function that the person called on that line; "" for none
     exact: bool  # whether a capture knows the calls
+    has_calls: bool  # whether there are any below the jitted function
 
 
 def label(name: str) -> str:
@@ -180,8 +181,6 @@ class _Builder:
         by_pass = [not {IN_FORWARD, IN_BACKWARD}.isdisjoint(name_phases(n)) for n in t.places]
         in_pass = {int(k) for k in np.unique(of_row[rows[np.array(by_pass, bool)[t.place[rows]]]])}
         merged = _merge(_completed(list(keys), in_pass))
-        if len({p for p in merged if p}) < 2:
-            return None
         by_optimizer = np.array([updates[f] for f in ids], bool)
         used = (self.stacks[k][0] for k in np.unique(own[own >= 0]).tolist())
         root = next((s[around - 1].name for s in used if len(s) >= around > 0), "")
@@ -586,6 +585,7 @@ class _Builder:
             by_optimizer & ~marked,
             self.library,
             self.exact,
+            any(merged),
         )
 
     def _split(

@@ -48,7 +48,6 @@ from ..base.table import NO_TARGET, Ints, Table, per_devices, table
 from .call_arguments import tell_apart, tell_twins_apart
 from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
-from .functions import Budget, Chain, calls, cut_by_calls
 from .group_nodes import NOTHING, Node, count_boxes, simplify, within
 from .in_turn import put_in_turn
 from .library_calls import gather_library_calls
@@ -154,11 +153,8 @@ class _TreeBuilder:
             found = outline(module, sources)
             self.outline = found
             self.scopes: Scopes = found.scopes
-            self.loops = found.loops
             self.named = found.named
-            self.calls = calls(module)
             self.family = families(module)
-        self.budget = Budget(len(self.t.instructions))
         n = len(self.t.instructions)
         self.flags = np.zeros(n, np.uint16) if plain else flags(module)
         self.quiet = (self.flags & QUIET) != 0
@@ -223,35 +219,8 @@ class _TreeBuilder:
                 label = _label(kind, self.module.computations[callee].name, instr)
                 if label == "body" and not self.plain:
                     name = loop_names(self.module).get(row)
-                    turn = name.turn if name else ""
-                    if not turn and not self.outline.by_calls:
-                        turn = self._body_of(callee)
-                    label = turn or label
+                    label = (name.turn if name else "") or label
                 self._computation(callee, kind, label, row, int(self.group[row]), queue)
-
-    def _body_of(self, c: int) -> str:
-        """The user's function that a loop's body is, if it is one; else ''."""
-        first, last = self.bounds[c]
-        chain = self.calls.chain[first:last][self.calls.own[first:last]]
-        ids, counts = np.unique(chain, return_counts=True)
-        within: Counter[Path] = Counter()
-        for k, count in zip(ids.tolist(), counts.tolist(), strict=True):
-            names = _names(self.calls.chains[k])
-            for n in range(1, len(names) + 1):
-                within[names[:n]] += count
-        mostly = [p for p, count in within.items() if count >= MOSTLY * len(chain)]
-        own = [p for p in mostly if not any(n[: len(p)] == p for n in self.outside)]
-        return max(own, key=len)[-1] if own else ""
-
-    @cached_property
-    def outside(self) -> set[Path]:
-        """Functions of ENTRY's instructions."""
-        assert self.module.entry is not None
-        first, last = self.bounds[self.module.entry.index]
-        rows = np.arange(first, last)
-        rows = rows[self.calls.own[rows] & (self.t.called.counts[rows] == 0)]
-        chains = np.unique(self.calls.chain[rows]).tolist()
-        return {_names(self.calls.chains[k]) for k in chains}
 
     def _add(self, node: Node, parent: int) -> int:
         node.index = len(self.nodes)
@@ -467,10 +436,8 @@ class _TreeBuilder:
         """Cuts groups into smaller ones, outer first; then the rest of each, inner first."""
         nodes = [top]
         for node in nodes:  # grows as groups are made
-            if not self.outline.by_calls:
-                cut_by_calls(node, self.t, self.quiet, self.calls, self.budget, self.loops)
             nodes.extend(node.children)
-        if self.outline.by_calls:  # what is beside calls is gathered before it is cut
+        if call_tree(self.module) is not None:  # what is beside calls is gathered before it is cut
             self._name_pieces(nodes)
             self._gather_statements(top, [n for n in nodes if n.children or self._runs(n)])
             self._gather_beside_calls(top, nodes)
@@ -710,10 +677,6 @@ def _is_beside(a: Path, b: Path) -> bool:
 def _last_name(path: Path) -> str:
     """The name of a call or scope without its line."""
     return path[-1].partition(AT_LINE)[0].removesuffix(CALLED)
-
-
-def _names(chain: Chain) -> Path:
-    return tuple(name for _, name in chain if name)
 
 
 _NESTED = frozenset(["scope", "component", "section"])

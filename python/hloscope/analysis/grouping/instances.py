@@ -12,6 +12,7 @@ that does not hold, or lines do not occur equally often, the calls stay together
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,9 +33,50 @@ Lines = dict[tuple[Path, int], list[int]]
 # The share of a call's products on lines that occur equally often in each of its calls. Of two
 # calls all do: a line that runs once beside one that runs twice says that the call has a loop.
 REGULAR = 0.8
+# Of two calls, none of which has what the other has, nobody can say that something is missing.
+PAIR = 2
 # In larger computations only the finder of layers tells calls apart: this one walks every edge.
 MOST_ROWS = 200_000
 _NONE = 1 << 40
+
+
+@dataclass(frozen=True)
+class Steady:
+    """What runs once in each call of the function around it, and what is in a loop of it.
+
+    Calls by their lines; rows by the line of the innermost function.
+    """
+
+    calls: set[str]
+    calls_in_loops: set[str]
+    rows: Mask
+    rows_in_loops: Mask
+
+    def times(self, lines: Lines, depth: list[int] | None, first: int) -> int:
+        """How often the function of these lines is called, as its steady lines say; 0 if none is.
+
+        Of some calls one may be missing: a line in a condition, a result that nobody uses.
+        """
+        often = _often(lines, depth, first)
+        known = [
+            often[path, place]
+            for (path, place), rows in lines.items()
+            if self.rows[rows].all() and self.are_steady(path)
+        ]
+        n = max(known, default=0)
+        return n if _regular(Counter(often.values()), n) >= REGULAR else 0
+
+    def are_steady(self, path: Path) -> bool:
+        """Whether each of these calls is made once; scopes without a line are no calls."""
+        return all(_line(name) in self.calls or AT_LINE not in name for name in path)
+
+    def loops(self, lines: Lines) -> bool:
+        """Whether any of these lines is in a loop of the function that they are of."""
+        return any(
+            self.rows_in_loops[rows].any()
+            or any(_line(name) in self.calls_in_loops for name in path)
+            for (path, _), rows in lines.items()
+        )
 
 
 class Instances:
@@ -54,9 +96,11 @@ class Instances:
         self.times: dict[Path, int] = {}  # of calls in the forward pass
         self.product, self.place, self.path_id = product, place, path_id
 
-    def split(self, computations: list[int], is_one: Callable[[Path], bool]) -> None:
+    def split(
+        self, computations: list[int], is_one: Callable[[Path], bool], steady: Steady
+    ) -> None:
         """Splits the calls of each computation, outer ones first, but those that are one call."""
-        self.is_one = is_one
+        self.is_one, self.steady = is_one, steady
         for c in computations:
             if int(self.t.size[c]) <= MOST_ROWS:
                 self._split_computation(c)
@@ -85,7 +129,8 @@ class Instances:
             for node in nodes:
                 if BACKWARD not in node:
                     self.times[node] = layers[node] or 1  # until it is split
-            for node, inside in nodes.items():
+            # what a gradient is of first
+            for node, inside in sorted(nodes.items(), key=lambda of: BACKWARD in of[0]):
                 if AT_LINE not in node[-1] or node[-1].endswith(LAYER) or self.is_one(node):
                     continue
                 mine = sorted(r for p in inside for r in below[p])
@@ -97,13 +142,23 @@ class Instances:
                     continue
                 late = BACKWARD in node
                 twin = _forward(node) if late else ()
-                n = self.times.get(twin, 0) or _times(counts, depth if late else None, first)
-                found = self._told_apart(mine, level, graph, n, depth, counts)
-                if not found and not late:
-                    n, in_all = _times_of_kinds(counts, first)
-                    found = self._told_apart(mine, level, graph, n, depth, in_all)
+                ranks = depth if late else None
+                told = self.times.get(twin, 0) or self.steady.times(counts, ranks, first)
+                n = told
+                if not told and not self.steady.loops(counts):
+                    n = _times(counts, ranks, first)
+                    n = n if self._all_of_it(mine, level, n) else 1
+                if n < 2 and not late and not told:
+                    n, counts = _times_of_kinds(counts, first)
+                    n = n if self._all_of_it(mine, level, n) else 1
+                if told == 1:
+                    continue
+                found = self._apart(mine, level, graph, n, counts)
+                if not found and n > 1:
+                    found = self._in_turn(mine, graph, n, depth, counts)
                 if not found:
                     continue
+                n = 1 + max(found.values())
                 name, _, at = node[-1].partition(AT_LINE)
                 around = node if calls[_function(node)] > 1 else node[:-1]
                 if not late:
@@ -120,34 +175,22 @@ class Instances:
                         below[new].append(row)
             level += 1
 
-    def _told_apart(
-        self,
-        rows: list[int],
-        level: int,
-        graph: Graph,
-        n: int,
-        depth: list[int],
-        lines: Lines,
-    ) -> dict[int, int]:
-        """The number of the call that each row is of, if ``n`` calls can be told apart."""
-        if n < 2 or not self._all_of_it(rows, level, n):
-            return {}
-        return self._apart(rows, graph, n, lines) or self._in_turn(rows, graph, n, depth, lines)
-
     def _lines(self, rows: list[int], level: int) -> Lines:
         """Products by the place in the call that they come from."""
         out: Lines = defaultdict(list)
         for row in rows:
             if self.product[row]:
                 path = self.paths[self.scope[row]][level:]
+                if self.steady.calls:  # which lines are in loops is known: no need of layers
+                    path = _calls(path)
                 out[path, int(self.place[row])].append(row)
         return out
 
     def _all_of_it(self, rows: list[int], level: int, n: int) -> bool:
-        """Whether the other lines of the call run about as often as its products."""
+        """Whether the lines of the call run about as often as those of its products."""
         times: Counter[tuple[Path, int]] = Counter()
         for row in rows:
-            if not self.product[row] and not self.quiet[row] and self.place[row]:
+            if not self.quiet[row] and self.place[row]:
                 times[_calls(self.paths[self.scope[row]][level:]), int(self.place[row])] += 1
         often = sum(2 * c >= n for c in times.values())
         return often >= REGULAR * len(times)
@@ -162,9 +205,17 @@ class Instances:
             if inside[v] and inside[u]
         ]
 
-    def _apart(self, rows: list[int], graph: Graph, n: int, lines: Lines) -> dict[int, int]:
-        """Calls that share nothing: connected parts, if there are as many with products."""
+    def _apart(
+        self, rows: list[int], level: int, graph: Graph, n: int, lines: Lines
+    ) -> dict[int, int]:
+        """Calls that share nothing: connected parts, if there are ``n`` with products.
+
+        Where ``n`` says nothing, any number, if these are no turns of one loop: each has several
+        turns of the same lines, or a line that is in no loop.
+        """
         parent = {r - graph.first: r - graph.first for r in rows}
+        # what XLA computes once for all calls, before their first products, ties none together
+        begun = {r - graph.first: bool(self.product[r]) for r in rows}
 
         def root(x: int) -> int:
             while parent[x] != x:
@@ -172,20 +223,33 @@ class Instances:
                 x = parent[x]
             return x
 
-        for v, u in self._edges(rows, graph):
+        for v, u in self._edges(rows, graph):  # values come before users
             a, b = root(v), root(u)
-            if a != b:
+            if begun[v]:
+                begun[u] = True
                 parent[max(a, b)] = min(a, b)
         of = {r: root(r - graph.first) for r in rows}
         parts = sorted({of[r] for r in rows if self.product[r]})
-        if len(parts) != n:
+        if len(parts) < 2 or (n > 1 and len(parts) != n):
             return {}
+        least = 1 if n > 1 or self._steady_in_all(of, set(parts), level) else 2
         each = Counter((of[r], place) for place, found in lines.items() for r in found)
         for place, found in lines.items():
-            if any(each[part, place] * n != len(found) for part in parts):
+            share = len(found) / len(parts)
+            if share < least or any(each[part, place] != share for part in parts):
                 return {}
         number = {part: k for k, part in enumerate(parts)}
         return {r: number[part] for r, part in of.items() if part in number}
+
+    def _steady_in_all(self, of: dict[int, int], parts: set[int], level: int) -> bool:
+        """Whether all parts have rows of one line that runs once in a call."""
+        where: dict[tuple[Path, int], set[int]] = defaultdict(set)
+        for r, part in of.items():
+            if self.steady.rows[r] and part in parts:
+                where[self.paths[self.scope[r]][level:], int(self.place[r])].add(part)
+        return any(
+            found == parts and self.steady.are_steady(path) for (path, _), found in where.items()
+        )
 
     def _in_turn(
         self,
@@ -198,15 +262,18 @@ class Instances:
         """Calls that feed one another: products by depth, the rest by what they are between."""
         first = graph.first
         own: dict[int, int] = {}
+        side_by_side: list[list[int]] = []
         for found in lines.values():
             ranks = sorted({depth[r - first] for r in found})
-            if len(ranks) == n:  # a gradient's two products depend on the same
+            if len(ranks) % n == 0:  # a gradient's two products depend on the same
                 for row in found:
-                    own[row - first] = ranks.index(depth[row - first])
+                    own[row - first] = ranks.index(depth[row - first]) * n // len(ranks)
             elif len(found) % n == 0:
-                each = len(found) // n
-                for k, row in enumerate(sorted(found, key=lambda r: (depth[r - first], r))):
-                    own[row - first] = k // each
+                side_by_side.append(found)
+        # what depends on weights alone is of the call that uses it, whenever it runs
+        for found in side_by_side if not own else ():
+            for k, row in enumerate(sorted(found, key=lambda r: (depth[r - first], r))):
+                own[row - first] = k * n // len(found)
         if not own:
             return {}
         edges = self._edges(rows, graph)
@@ -244,6 +311,11 @@ class Instances:
         return out
 
 
+def _line(name: str) -> str:
+    """Line and column of the call that a name is of, "12:4"."""
+    return name.partition(AT_LINE)[2].lstrip("'").removesuffix(LAYER)
+
+
 def _function(node: Path) -> Path:
     """A path that ends with a call, without the line where it is made."""
     return (*node[:-1], node[-1].partition(AT_LINE)[0])
@@ -260,15 +332,33 @@ def _times(lines: Lines, depth: list[int] | None, first: int) -> int:
     In the backward pass, with ``depth``, the two products of a gradient count once: both depend
     on the same.
     """
-    counts: Counter[int] = Counter()
-    for rows in lines.values():
-        counts[len(rows if depth is None else {depth[r - first] for r in rows})] += 1
-    total = sum(c * k for c, k in counts.items())
+    counts = Counter(_often(lines, depth, first).values())
     for n in sorted(counts):
-        regular = sum(c * k for c, k in counts.items() if c % n == 0)
-        if n > 1 and regular >= (REGULAR if n > 2 else 1.0) * total:
+        if n > 1 and _regular(counts, n) >= (REGULAR if n > PAIR else 1.0):
             return n
     return 1
+
+
+def _often(lines: Lines, depth: list[int] | None, first: int) -> dict[tuple[Path, int], int]:
+    """How often each line runs; in a backward pass its two products count once."""
+    return {
+        line: len(rows if depth is None else {depth[r - first] for r in rows})
+        for line, rows in lines.items()
+    }
+
+
+def _regular(counts: Counter[int], n: int) -> float:
+    """The share of products on lines that run equally often in each of ``n`` calls."""
+    regular = sum(c * k for c, k in counts.items() if n and runs_in_each(c, n))
+    return regular / max(1, sum(c * k for c, k in counts.items()))
+
+
+def runs_in_each(count: int, calls: int) -> bool:
+    """Whether a line with so many products runs equally often in each of several calls.
+
+    At an end one may be missing: nobody uses what the last block passes on.
+    """
+    return count % calls == 0 or (calls > PAIR and count == calls - 1)
 
 
 def _times_of_kinds(lines: Lines, first: int) -> tuple[int, Lines]:
@@ -295,8 +385,11 @@ def _times_of_kinds(lines: Lines, first: int) -> tuple[int, Lines]:
 
 
 def _calls(path: Path) -> Path:
-    """A path without numbers of calls: what is in one call of them needs none."""
-    return tuple(dict.fromkeys(map(_unnumbered, path)))
+    """A path without numbers of calls: what is in one call of them needs none.
+
+    Nor does it need the layers that repetition found there, which have no line.
+    """
+    return tuple(dict.fromkeys(_unnumbered(name) for name in path if not _line(name).isdigit()))
 
 
 def _unnumbered(name: str) -> str:

@@ -267,9 +267,20 @@ class _Namer:
         return named[0] if named else ""
 
     def _library(self, row: int) -> str:
-        """The function of a library that a loop is of, if it runs nothing of the person's."""
+        """The function of a library that a loop is of, if it runs nothing of the person's.
+
+        One inside a loop of the same line is of what that loop runs.
+        """
         tree = call_tree(self.module)
-        return tree.library[row] if tree is not None else ""
+        if tree is None:
+            return ""
+        caller, _ = self.t.caller()
+        around = int(caller[self.t.computation[row]])
+        while around >= 0:
+            if self.t.opcode[around] == self.found.loop and tree.place[around] == tree.place[row]:
+                return ""
+            around = int(caller[self.t.computation[around]])
+        return tree.library[row]
 
     def _scope_around(self, row: int) -> str:
         """The scope that the loop itself is in."""

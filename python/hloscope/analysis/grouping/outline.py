@@ -32,12 +32,12 @@ from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, table
 from .call_tree import AT_LINE, CallTree, call_tree, label
 from .inside_calls import move_inside_calls
-from .instances import Instances
+from .instances import Instances, Steady, runs_in_each
 from .layers.layers import Layers, Run, layers
 from .layers.names import UNNAMED
 from .layers.repeats import Graph
 from .optimisers import optimiser_name
-from .runs_once import runs_once
+from .runs_once import Once, runs_once
 from .scopes import Scopes, combines, hoist, inherit_scope, sink
 from .work import products
 
@@ -79,7 +79,6 @@ class Outline:
     """
 
     scopes: Scopes
-    loops: Mask
     named: dict[int, list[Path]]
     by_calls: bool
     titles: dict[Path, str]
@@ -89,21 +88,20 @@ def outline(module: Module, sources: Mapping[str, str]) -> Outline:
     """The outline of a module, deterministic; ``sources``: path → text of the person's files."""
     found = layers(module)
     tree = call_tree(module)
-    if tree is not None:
+    if tree is not None and tree.has_calls:
         return _Composer(module, tree, found, runs_once(module, sources)).write()
     named: dict[int, list[Path]] = {}
     for run in found.runs:
         named.setdefault(run.stack.computation, []).extend(run.scopes)
-    return Outline(found.scopes, found.loops, named, False, {})
+    return Outline(found.scopes, named, False, {})
 
 
 class _Composer:
-    def __init__(
-        self, module: Module, tree: CallTree, found: Layers, once: frozenset[tuple[int, int]]
-    ) -> None:
+    def __init__(self, module: Module, tree: CallTree, found: Layers, once: Once) -> None:
         self.module, self.tree, self.found = module, tree, found
         self.jitted = module.name.removeprefix("jit_").removeprefix("pmap_")
-        self.once = {f"{line}:{column}" for line, column in once}
+        self.code = once
+        self.once = {f"{line}:{column}" for line, column in once.calls}
         self.t: Table = table(module)
         self.paths = list(tree.paths)
         self.ids = {p: n for n, p in enumerate(self.paths)}
@@ -131,8 +129,7 @@ class _Composer:
         move_inside_calls(t, self.own, scope, self.paths, self.product, place)
         self._to_numbered(scope)
         known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
-        loops = np.zeros(len(scope), bool)
-        return Outline(known, loops, {}, True, self.tree.differentiated)
+        return Outline(known, {}, True, self.tree.differentiated)
 
     def _tell_calls_apart(self, scope: Ints, place: Ints) -> None:
         t = self.t
@@ -145,17 +142,25 @@ class _Composer:
         ]
         place = self._in_libraries(place)
         instances = Instances(t, scope, self.paths, self.product, self.quiet, place, self._id)
-        instances.split(open_ones, self._is_one_call)
+        instances.split(open_ones, self._is_one_call, self._steady())
+
+    def _steady(self) -> Steady:
+        ids = np.array(self.module.source_frames()[1], np.int64)
+        looped = {f"{line}:{column}" for line, column in self.code.calls_in_loops}
+        lines = (self.code.lines, self.code.lines_in_loops)
+        return Steady(self.once, looped, *(np.isin(ids, list(frames)) for frames in lines))
 
     def _is_one_call(self, path: Path) -> bool:
         """Whether a path that ends with a call is known to be one call, not several of a line."""
-        one = True
+        one, in_a_turn = True, False
         for name in path[label(path[0]) == self.jitted :]:
             at = name.partition(AT_LINE)[2].lstrip("'")
             if at.endswith(LAYER):
-                one = True
-            elif at and at not in self.once:
-                one = self.tree.exact
+                one, in_a_turn = True, at.removesuffix(LAYER).isdigit()
+            elif at:
+                # a layer that repetition found is a turn of the loop that its calls are in
+                one = one and (in_a_turn or at in self.once or self.tree.exact)
+                in_a_turn = False
         return one
 
     def _in_libraries(self, place: Ints) -> Ints:
@@ -365,8 +370,9 @@ class _Composer:
         the first of a backward pass has no use for its argument's gradient.
         """
         lines = Counter(self.tree.place[beside].tolist()).values()
-        calls = {-(-count // each) for count in lines}
-        return len(calls) == 1 and all(1 < n < layers and layers % n == 0 for n in calls)
+        calls = [-(-count // each) for count in lines]
+        n = max(calls, default=0)
+        return 1 < n < layers and layers % n == 0 and all(runs_in_each(c, n) for c in calls)
 
     def _levels(self, run: Run, n: int) -> list[Run]:
         """The layers in each scope or call below ``n`` names, where each of several holds a few.

@@ -14,6 +14,7 @@ import ast
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -36,30 +37,57 @@ _REPEATING = (
 )  # fmt: skip
 
 
-def runs_once(module: Module, sources: Mapping[str, str]) -> frozenset[Place]:
-    """The places where all calls of the person's functions are known to run once.
+@dataclass(frozen=True)
+class Once:
+    """What is known to run once, and what to be in a loop, each time the code around it runs.
+
+    Calls by their places; ``lines``: frames, by the line of their innermost function.
+    """
+
+    calls: frozenset[Place] = frozenset()
+    lines: frozenset[int] = frozenset()
+    calls_in_loops: frozenset[Place] = frozenset()
+    lines_in_loops: frozenset[int] = frozenset()
+
+
+def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
+    """What the person's code says of calls and lines: once, or in a loop.
 
     ``sources``: path → text.
     """
     if not sources:
-        return frozenset()
+        return Once()
     frames, ids = module.source_frames()
     files: dict[str, _Calls] = {}
     out: dict[Place, bool] = {}
+    looped: set[Place] = set()
+    lines: dict[bool, set[int]] = {False: set(), True: set()}
     for frame in set(ids):
         stack = frames.stack(frame)[::-1]
         own = [n for n, f in enumerate(stack) if not is_library(f.file) and f.function]
+        for f in (stack[n] for n in own):
+            if f.file not in files:
+                files[f.file] = _Calls(sources.get(f.file, ""))
+        last = stack[own[-1]] if own else None
+        if last is not None and (repeats := files[last.file].repeats.get(last.line)) is not None:
+            lines[repeats].add(frame)
         for n, m in pairwise(own):
             caller, callee = stack[n], stack[m]
             if callee in stack[:m]:  # jax has what is around a loop once more for its body
                 continue
             place = caller.line, caller.column or 0
-            if caller.file not in files:
-                files[caller.file] = _Calls(sources.get(caller.file, ""))
             name = (callee.function or "").rpartition("<locals>.")[2].removesuffix(".__call__")
-            once = files[caller.file].runs_once(caller, name, direct=m == n + 1)
+            code = files[caller.file]
+            once = code.runs_once(caller, name, direct=m == n + 1)
             out[place] = out.get(place, True) and once
-    return frozenset(place for place, once in out.items() if once)
+            if any(repeats for _, repeats in code.calls(caller, name)):
+                looped.add(place)
+    return Once(
+        frozenset(place for place, once in out.items() if once),
+        frozenset(lines[False]),
+        frozenset(looped),
+        frozenset(lines[True]),
+    )
 
 
 class _Calls:
@@ -68,6 +96,7 @@ class _Calls:
     def __init__(self, text: str) -> None:
         self.at: dict[Place, list[tuple[ast.Call, bool]]] = defaultdict(list)
         self.on_line: dict[int, list[tuple[ast.Call, bool]]] = defaultdict(list)
+        self.repeats: dict[int, bool] = {}  # by line, whether anything on it is in a loop
         self.imported: set[str] = set()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -77,6 +106,8 @@ class _Calls:
                 return
         while todo:
             node, repeats = todo.pop()
+            if line := getattr(node, "lineno", 0):
+                self.repeats[line] = self.repeats.get(line, False) or repeats
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imported |= {(a.asname or a.name).partition(".")[0] for a in node.names}
             elif isinstance(node, ast.Call):
@@ -96,14 +127,18 @@ class _Calls:
 
         ``direct``: no library's function is between the two.
         """
+        mine = self.calls(frame, function)
+        return bool(mine) and all(
+            not repeats and self._calls_once(call, function, direct) for call, repeats in mine
+        )
+
+    def calls(self, frame: StackFrame, function: str) -> list[tuple[ast.Call, bool]]:
+        """The calls of a function that a frame may be making, and whether each is in a loop."""
         if frame.column is not None:
             found = self.at.get((frame.line, frame.column), [])
         else:
             found = self.on_line.get(frame.line, [])
-        mine = [x for x in found if function in (called(x[0]), called(x[0].func))] or found
-        return bool(mine) and all(
-            not repeats and self._calls_once(call, function, direct) for call, repeats in mine
-        )
+        return [x for x in found if function in (called(x[0]), called(x[0].func))] or found
 
     def _calls_once(self, call: ast.Call, function: str, direct: bool) -> bool:
         if function in (called(call), called(call.func)):  # ``f(x)``; ``Block(…)(x)``

@@ -75,7 +75,6 @@ class Layers:
 
     runs: tuple[Run, ...]
     layer: Ints
-    loops: Mask  # loops around the model's layers: never inside a function's group
     scopes: Scopes
 
 
@@ -97,7 +96,6 @@ class _Finder:
         self.paths = list(self.scopes.paths)
         self.scope = self.scopes.scope.copy()
         self.layer = np.full(len(self.scope), -1, np.int64)
-        self.loops = np.zeros(len(self.scope), bool)
         self.runs: list[Run] = []
         self.layers = 0
         self.names = LayerNames(self.t, self.calls, self.phase, self.family, self._path)
@@ -158,13 +156,12 @@ class _Finder:
                 self._name_layers(found, recedes, identity)
             else:
                 loops = [s.spine[0][0] for s in whole]
-                self.loops[loops] = True
                 found.position[:] = -1
                 found.position[np.array(loops) - found.first] = np.arange(len(loops))
             self._name_rest(found, recedes, apart, rows, work)
         self._name_optimiser(anchor)
         scoped = Scopes(tuple(self.paths), self.scope, self.scopes.inherited)
-        return Layers(tuple(self.runs), self.layer, self.loops, scoped)
+        return Layers(tuple(self.runs), self.layer, scoped)
 
     def _in_order(self, anchor: Mask, late: Mask | None) -> list[int]:
         """Computations worth a look: those of gradients after the model's."""
