@@ -126,30 +126,6 @@ def test_a_line_in_a_condition_does_not_say_how_often_its_function_is_called() -
     assert [k for k in range(9) if f"residual {k}" in found] == [0, 1, 2, 3, 4, 5]
 
 
-def message(p: Any, x: Any) -> Any:
-    return jnp.tanh(jnp.tanh(x @ p[0]) @ p[1])
-
-
-def update(p: Any, x: Any) -> Any:
-    return x + jnp.tanh(x @ p[2])
-
-
-def energy(layers: Any, x: Any) -> Any:
-    x = before(x)
-    for p in layers:
-        x = update(p, message(p, x))
-    return jnp.sum(jnp.tanh(x))
-
-
-def forces(layers: Any, x: Any) -> Any:
-    return jnp.sum(jax.grad(energy, 1)(layers, x) ** 2)
-
-
-def test_a_layer_that_repetition_found_is_one_turn_of_the_loop_around_its_calls() -> None:
-    found = boxes(jax.grad(forces), [[WEIGHT] * 3] * 5, X)
-    assert not any(label.startswith(("update ", "message ")) for label in found)
-
-
 def test_what_depends_on_weights_alone_is_of_the_call_that_uses_it() -> None:
     def kernel(p: Any) -> Any:
         return jnp.sin(p[0] @ p[1])
