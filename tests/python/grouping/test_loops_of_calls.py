@@ -65,6 +65,22 @@ def test_blocks_with_a_loop_in_them_are_counted_by_what_is_outside_of_it(of: Any
     assert not any("[0..15]" in label for label in found)
 
 
+def two_streams(p: Any, x: Any, y: Any) -> Any:
+    return jax.nn.softmax(x @ p[0]) + y, jax.nn.softmax(jnp.sin(y) @ p[1])
+
+
+def crossed(layers: Any, x: Any) -> Any:
+    x = y = before(x)
+    for p in layers:
+        x, y = two_streams(p, x, y)
+    return jnp.sin(x)  # nobody uses the last ``y``
+
+
+def test_what_the_last_call_passes_on_to_nobody_is_missing_in_it() -> None:
+    found = boxes(crossed, [[WEIGHT] * 2] * 4, X)
+    assert [k for k in range(9) if f"two_streams {k}" in found] == [0, 1, 2, 3]
+
+
 def chain(weights: Any, x: Any) -> Any:
     for w in weights:
         x = x + jax.nn.softmax(jnp.sin(x) @ w)
@@ -140,3 +156,33 @@ def test_what_depends_on_weights_alone_is_of_the_call_that_uses_it() -> None:
         return jnp.sin(x)
 
     assert "mix [0..5]" in folds(model, [[WEIGHT] * 3] * 6, X)
+
+
+@jax.custom_vjp
+def solve(w: Any, x: Any) -> Any:
+    return jax.nn.softmax(x @ w)
+
+
+def solve_forward(w: Any, x: Any) -> Any:
+    return solve(w, x), (w, x)
+
+
+def solve_backward(saved: Any, g: Any) -> Any:
+    w, x = saved
+    for _ in range(6):
+        g = jax.nn.softmax(jnp.sin(g) @ w)
+    return x.T @ g, g
+
+
+solve.defvjp(solve_forward, solve_backward)
+
+
+def test_what_a_rule_repeats_is_no_layers_of_a_line_that_runs_once() -> None:
+    """JAX gives what a custom rule does the line that calls the function, and no other."""
+
+    def loss(w: Any, x: Any) -> Any:
+        return jnp.sum(jnp.sin(solve(w, before(x))))
+
+    found = boxes(jax.grad(loss, (0, 1)), WEIGHT, X)
+    assert "backward" in found
+    assert not any(label.startswith(("layer", "loss ")) for label in found)

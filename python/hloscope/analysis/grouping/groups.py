@@ -55,7 +55,7 @@ from .loop_names import loop_label, loop_names
 from .loose import Parts, Walk, gather_flat, gather_minor, recount
 from .outline import OPTIMIZER, UPDATE, outline
 from .statements import gather_statements
-from .work import SMALL, shares
+from .work import SMALL, out_of_loops, shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -504,15 +504,8 @@ class _TreeBuilder:
     @cached_property
     def moved_out(self) -> NDArray[np.bool_]:
         """What XLA moved or made here: it has no name, or one that is in more loops than it is."""
-        loops = np.array([name.count("while/") for name in self.t.places], np.int64)[self.t.place]
         nameless = np.array([not name for name in self.t.places], bool)[self.t.place]
-        caller, _ = self.t.caller()
-        around = np.zeros(len(caller), np.int64)  # of a computation
-        for c in range(len(caller) - 1, -1, -1):  # callers come after what they call
-            if caller[c] >= 0:
-                inside = int(self.is_loop[caller[c]])
-                around[c] = max(around[self.t.computation[caller[c]]], loops[caller[c]]) + inside
-        return np.asarray((loops > around[self.t.computation]) | nameless)
+        return np.asarray(out_of_loops(self.t) | nameless)
 
     @cached_property
     def run_by_loops(self) -> frozenset[str]:

@@ -153,7 +153,7 @@ class Instances:
                     n = n if self._all_of_it(mine, level, n) else 1
                 if told == 1:
                     continue
-                found = self._apart(mine, level, graph, n, counts)
+                found = self._apart(mine, graph, n, counts)
                 if not found and n > 1:
                     found = self._in_turn(mine, graph, n, depth, counts)
                 if not found:
@@ -205,13 +205,11 @@ class Instances:
             if inside[v] and inside[u]
         ]
 
-    def _apart(
-        self, rows: list[int], level: int, graph: Graph, n: int, lines: Lines
-    ) -> dict[int, int]:
+    def _apart(self, rows: list[int], graph: Graph, n: int, lines: Lines) -> dict[int, int]:
         """Calls that share nothing: connected parts, if there are ``n`` with products.
 
         Where ``n`` says nothing, any number, if these are no turns of one loop: each has several
-        turns of the same lines, or a line that is in no loop.
+        turns of the same lines.
         """
         parent = {r - graph.first: r - graph.first for r in rows}
         # what XLA computes once for all calls, before their first products, ties none together
@@ -232,7 +230,7 @@ class Instances:
         parts = sorted({of[r] for r in rows if self.product[r]})
         if len(parts) < 2 or (n > 1 and len(parts) != n):
             return {}
-        least = 1 if n > 1 or self._steady_in_all(of, set(parts), level) else 2
+        least = 1 if n > 1 else 2
         each = Counter((of[r], place) for place, found in lines.items() for r in found)
         for place, found in lines.items():
             share = len(found) / len(parts)
@@ -240,16 +238,6 @@ class Instances:
                 return {}
         number = {part: k for k, part in enumerate(parts)}
         return {r: number[part] for r, part in of.items() if part in number}
-
-    def _steady_in_all(self, of: dict[int, int], parts: set[int], level: int) -> bool:
-        """Whether all parts have rows of one line that runs once in a call."""
-        where: dict[tuple[Path, int], set[int]] = defaultdict(set)
-        for r, part in of.items():
-            if self.steady.rows[r] and part in parts:
-                where[self.paths[self.scope[r]][level:], int(self.place[r])].add(part)
-        return any(
-            found == parts and self.steady.are_steady(path) for (path, _), found in where.items()
-        )
 
     def _in_turn(
         self,

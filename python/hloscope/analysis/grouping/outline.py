@@ -39,7 +39,7 @@ from .layers.repeats import Graph
 from .optimisers import optimiser_name
 from .runs_once import Once, runs_once
 from .scopes import Scopes, combines, hoist, inherit_scope, sink
-from .work import products
+from .work import out_of_loops, products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -142,13 +142,23 @@ class _Composer:
         ]
         place = self._in_libraries(place)
         instances = Instances(t, scope, self.paths, self.product, self.quiet, place, self._id)
-        instances.split(open_ones, self._is_one_call, self._steady())
+        instances.split(open_ones, self._is_one_call, self.steady)
 
-    def _steady(self) -> Steady:
+    @cached_property
+    def steady(self) -> Steady:
         ids = np.array(self.module.source_frames()[1], np.int64)
         looped = {f"{line}:{column}" for line, column in self.code.calls_in_loops}
         lines = (self.code.lines, self.code.lines_in_loops)
         return Steady(self.once, looped, *(np.isin(ids, list(frames)) for frames in lines))
+
+    def _run_once(self, rows: Ints) -> bool:
+        """Whether the person's code has these rows in no loop: what is repeated is a library's."""
+        steady = self.steady
+        return (
+            bool(steady.rows[rows].all())
+            and not out_of_loops(self.t)[rows].any()
+            and all(steady.are_steady(self._path(r)) for r in rows.tolist())
+        )
 
     def _is_one_call(self, path: Path) -> bool:
         """Whether a path that ends with a call is known to be one call, not several of a line."""
@@ -290,6 +300,8 @@ class _Composer:
         t, c = self.t, run.stack.computation
         spine = [r for rows in run.stack.spine for r in rows if self.own[r] >= 0]
         if not spine:
+            return
+        if self._run_once(np.array(spine)):
             return
         counts = Counter(self._path(r) for r in spine)
         shared = common_to_most(counts, NEARLY_ALL)

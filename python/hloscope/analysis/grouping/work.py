@@ -17,7 +17,7 @@ from ...hlo.collective_kinds import is_collective
 from ..base.labels.families import ID, families
 from ..base.lines.op_name import is_expanded
 from ..base.loops.trips import counted
-from ..base.table import per_module, table
+from ..base.table import Table, per_module, table
 from ..flops.flops import count_work
 
 if TYPE_CHECKING:
@@ -123,3 +123,16 @@ def _of_shape(module: Module) -> list[float]:
 def _elements(module: Module) -> NDArray[np.float64]:
     """One row per instruction: the elements of its result."""
     return np.array(_of_shape(module), np.float64)[table(module).shape]
+
+
+def out_of_loops(t: Table) -> NDArray[np.bool_]:
+    """What has a name that is in more loops than it is: XLA moved it out, or unrolled a loop."""
+    loops = np.array([name.count("while/") for name in t.places], np.int64)[t.place]
+    is_loop = t.by_opcode(lambda o: o == "while", bool)
+    caller, _ = t.caller()
+    around = np.zeros(len(caller), np.int64)  # of a computation
+    for c in range(len(caller) - 1, -1, -1):  # callers come after what they call
+        if caller[c] >= 0:
+            inside = int(is_loop[caller[c]])
+            around[c] = max(around[t.computation[caller[c]]], loops[caller[c]]) + inside
+    return np.asarray(loops > around[t.computation])
