@@ -98,6 +98,19 @@ def test_calls_beside_one_another_are_not_counted_by_the_turns_of_their_loops() 
     assert "chain [0..11]" not in found
 
 
+def stages(chains: Any, x: Any) -> Any:
+    x = before(x)
+    for several, w in chains:
+        x = jax.nn.softmax(x @ w)
+        x = sum(chain(weights, x) for weights in several)
+    return jnp.sin(x)
+
+
+def test_calls_in_a_loop_of_a_loop_are_several_in_each_of_its_turns() -> None:
+    found = folds(stages, [([[WEIGHT] * 3] * 4, WEIGHT)] * 5, X)
+    assert "chain [0..3]" in found
+
+
 def heads(weights: Any, x: Any) -> Any:
     q, k, v = (jax.nn.softmax(x @ w) for w in weights)
     return q, k, v

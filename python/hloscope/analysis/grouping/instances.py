@@ -209,11 +209,11 @@ class Instances:
         """Calls that share nothing: connected parts, if there are ``n`` with products.
 
         Where ``n`` says nothing, any number, if these are no turns of one loop: each has several
-        turns of the same lines.
+        turns of the same lines. What XLA computes once for all, before their first products, ties
+        none of them together.
         """
         parent = {r - graph.first: r - graph.first for r in rows}
-        # what XLA computes once for all calls, before their first products, ties none together
-        begun = {r - graph.first: bool(self.product[r]) for r in rows}
+        begun = {r - graph.first: n > 1 or bool(self.product[r]) for r in rows}
 
         def root(x: int) -> int:
             while parent[x] != x:

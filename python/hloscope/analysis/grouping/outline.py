@@ -102,6 +102,7 @@ class _Composer:
         self.jitted = module.name.removeprefix("jit_").removeprefix("pmap_")
         self.code = once
         self.once = {f"{line}:{column}" for line, column in once.calls}
+        self.inner = {f"{line}:{column}" for line, column in once.calls_in_inner_loops}
         self.t: Table = table(module)
         self.paths = list(tree.paths)
         self.ids = {p: n for n, p in enumerate(self.paths)}
@@ -169,6 +170,7 @@ class _Composer:
                 one, in_a_turn = True, at.removesuffix(LAYER).isdigit()
             elif at:
                 # a layer that repetition found is a turn of the loop that its calls are in
+                in_a_turn = in_a_turn and at not in self.inner
                 one = one and (in_a_turn or at in self.once or self.tree.exact)
                 in_a_turn = False
         return one

@@ -47,6 +47,7 @@ class Once:
     calls: frozenset[Place] = frozenset()
     lines: frozenset[int] = frozenset()
     calls_in_loops: frozenset[Place] = frozenset()
+    calls_in_inner_loops: frozenset[Place] = frozenset()  # in a loop of a loop
     lines_in_loops: frozenset[int] = frozenset()
 
 
@@ -60,7 +61,7 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
     frames, ids = module.source_frames()
     files: dict[str, _Calls] = {}
     out: dict[Place, bool] = {}
-    looped: set[Place] = set()
+    loops: dict[Place, int] = {}
     lines: dict[bool, set[int]] = {False: set(), True: set()}
     for frame in set(ids):
         stack = frames.stack(frame)[::-1]
@@ -70,7 +71,7 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
                 files[f.file] = _Calls(sources.get(f.file, ""))
         last = stack[own[-1]] if own else None
         if last is not None and (repeats := files[last.file].repeats.get(last.line)) is not None:
-            lines[repeats].add(frame)
+            lines[repeats > 0].add(frame)
         for n, m in pairwise(own):
             caller, callee = stack[n], stack[m]
             if callee in stack[:m]:  # jax has what is around a loop once more for its body
@@ -80,34 +81,35 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
             code = files[caller.file]
             once = code.runs_once(caller, name, direct=m == n + 1)
             out[place] = out.get(place, True) and once
-            if any(repeats for _, repeats in code.calls(caller, name)):
-                looped.add(place)
+            depths = [loops.get(place, 0), *(depth for _, depth in code.calls(caller, name))]
+            loops[place] = max(depths)
     return Once(
         frozenset(place for place, once in out.items() if once),
         frozenset(lines[False]),
-        frozenset(looped),
+        frozenset(place for place, depth in loops.items() if depth),
+        frozenset(place for place, depth in loops.items() if depth > 1),
         frozenset(lines[True]),
     )
 
 
 class _Calls:
-    """The calls that one Python file makes, and whether each is in a loop of its function."""
+    """The calls that one Python file makes, and in how many loops of its function each is."""
 
     def __init__(self, text: str) -> None:
-        self.at: dict[Place, list[tuple[ast.Call, bool]]] = defaultdict(list)
-        self.on_line: dict[int, list[tuple[ast.Call, bool]]] = defaultdict(list)
-        self.repeats: dict[int, bool] = {}  # by line, whether anything on it is in a loop
+        self.at: dict[Place, list[tuple[ast.Call, int]]] = defaultdict(list)
+        self.on_line: dict[int, list[tuple[ast.Call, int]]] = defaultdict(list)
+        self.repeats: dict[int, int] = {}  # by line, in how many loops something on it is
         self.imported: set[str] = set()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                todo: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
+                todo: list[tuple[ast.AST, int]] = [(ast.parse(text), 0)]
             except (SyntaxError, ValueError):
                 return
         while todo:
             node, repeats = todo.pop()
             if line := getattr(node, "lineno", 0):
-                self.repeats[line] = self.repeats.get(line, False) or repeats
+                self.repeats[line] = max(self.repeats.get(line, 0), repeats)
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imported |= {(a.asname or a.name).partition(".")[0] for a in node.names}
             elif isinstance(node, ast.Call):
@@ -115,8 +117,8 @@ class _Calls:
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                     self.on_line[line].append((node, repeats))
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                repeats = False
-            repeats = repeats or isinstance(node, _REPEATING)
+                repeats = 0
+            repeats += isinstance(node, _REPEATING)
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.Lambda) and called(node) in _ONCE:
                     child = child.body  # ``grad(lambda p: f(p))``
@@ -132,8 +134,8 @@ class _Calls:
             not repeats and self._calls_once(call, function, direct) for call, repeats in mine
         )
 
-    def calls(self, frame: StackFrame, function: str) -> list[tuple[ast.Call, bool]]:
-        """The calls of a function that a frame may be making, and whether each is in a loop."""
+    def calls(self, frame: StackFrame, function: str) -> list[tuple[ast.Call, int]]:
+        """The calls of a function that a frame may be making, and in how many loops each is."""
         if frame.column is not None:
             found = self.at.get((frame.line, frame.column), [])
         else:
