@@ -906,3 +906,24 @@ def test_calls_around_equal_turns_of_a_loop_are_the_layers() -> None:
     found = Counter(x for x in tree.label if re.fullmatch(r"encoder_layer \d", x))
     assert found == {f"encoder_layer {k}": 4 for k in range(4)}  # two encoders, forward and back
     assert [x for x in tree.label if re.fullmatch(r"residual.* [2-7]", x)] == []
+
+
+def test_tangents_without_a_gradient_are_no_forward_pass() -> None:
+    def residuals(x: jax.Array, p: jax.Array) -> jax.Array:
+        return jnp.tanh(jnp.sort(x) @ p) @ p.T - jnp.cumsum(x)
+
+    def step(x: jax.Array, p: jax.Array) -> jax.Array:
+        jacobian = jax.jacfwd(residuals)(x, p)
+        return jnp.linalg.solve(jacobian.T @ jacobian, jacobian.T @ residuals(x, p))
+
+    module = hs.capture(step, w(16), w(16, 32), exact=False).module
+    assert not any(label.startswith("forward") for label in group_tree(module).label)
+
+
+def test_a_layer_that_repetition_found_is_one_turn_of_the_loop_around_its_calls() -> None:
+    """Of a gradient's gradient each line has many products, but ``update`` is called once."""
+    program = ordinary("painn_forces")
+    function, arguments = program.make()
+    found = set(group_tree(dump(function, *arguments)).label)
+    assert {"layer 0", "message", "update"} <= found
+    assert not any(label.startswith(("message ", "update ")) for label in found)

@@ -516,6 +516,8 @@ class _Builder:
         marked = np.array([any(p in _PASSES for p in of) for of in by_name], bool)[t.place]
         flow = self.phase
         late = self._late(by_name)
+        if not late.any():  # tangents, of which nothing is a gradient: no passes
+            marked = late
         early = marked & ~late
         after = depends_on(t, late)
         known = of_row >= 0
