@@ -176,3 +176,22 @@ def test_positions_that_follow_forces_are_no_parameters() -> None:
 
     cap = capture(run, shape(64, 3), shape(64, 3))
     assert {category for category, _ in arguments(cap.memory).values()} == {"argument"}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("planet", "argument"),
+        ("overhead", "argument"),
+        ("q_net", "parameter"),
+        ("unet", "parameter"),
+    ],
+)
+def test_names_of_weights_begin_words(name: str, wanted: str) -> None:
+    def descend(at: Any, field: Any) -> Any:
+        slope = jax.grad(lambda x: jnp.sum(jnp.tanh(x[name] @ field) ** 2))(at)
+        return {name: at[name] - 0.1 * slope[name]}
+
+    cap = capture(descend, {name: shape(64, 64)}, shape(64, 64))
+    (category,) = [c for of, (c, _) in arguments(cap.memory).items() if name in of]
+    assert category == wanted

@@ -39,9 +39,10 @@ _PERHAPS = re.compile(
 # Only as its first component, of which it may be all.
 _PERHAPS_HEAD = re.compile(r"(?:m|v|s|state|momenta|trace|ema)", re.I)
 _PARAMETERS = re.compile(r"(?:p|params?|weights?|variables|model|theta|w\d*)", re.I)
+# At the beginning of a word: an ``overhead`` and a ``planet`` are no weights.
 _WEIGHTS = re.compile(
-    r"weight|param|kernel|bias|model|layer|block|embed|head|net|theta"
-    r"|(?:^|[^a-z])[wp]s?\d*(?:$|[^a-z])",
+    r"(?:^|[^a-z])(?:weight|param|kernel|bias|model|layer|block|embed|head|net|theta"
+    r"|[wp]s?\d*(?:$|[^a-z]))|(?:conv|res|u)net",
     re.I,
 )
 _GRADIENTS = re.compile(r"(?:d?g|grads?|gradients?|updates?)", re.I)
