@@ -927,3 +927,11 @@ def test_a_layer_that_repetition_found_is_one_turn_of_the_loop_around_its_calls(
     found = set(group_tree(dump(function, *arguments)).label)
     assert {"layer 0", "message", "update"} <= found
     assert not any(label.startswith(("message ", "update ")) for label in found)
+
+
+def test_what_is_in_a_loop_is_not_said_to_be_outside_of_it() -> None:
+    """A turn's call may be a box in the loop's own."""
+    function, arguments = ordinary("smoke_control").make()
+    found = group_tree(dump(function, *arguments)).label
+    assert "laplace" in found
+    assert "laplace, outside its loop" not in found

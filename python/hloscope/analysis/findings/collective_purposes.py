@@ -25,7 +25,7 @@ any     CONSTRAINED  a constraint of the person wants another sharding
         REQUESTED    the program asks for it by name
         RESHARDED    an operation needs another sharding than its operand has; ``why`` names both
         WRITTEN      a part of a sharded dimension is written at places that the program fixes
-     PIECES       equal pieces of a sharded dimension, each of which is sharded along it again
+        PIECES       equal pieces of a sharded dimension, each of which is sharded along it again
         ALONG        an operation goes along a dimension that is sharded
         INSERTED     the partitioner put it in, and which operation needs it is not known
         UNKNOWN      anything else

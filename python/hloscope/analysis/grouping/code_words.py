@@ -66,7 +66,7 @@ _NAMED = opcodes.CONTROL | opcodes.GIVEN | opcodes.BUNDLES
 _ELIDED = "…"
 _MADE_BY = re.compile(
     r"(?P<before>(?:.*/)?)(?P<function>[^/]+), line (?P<line>\d+)"
-    r"(?::(?P<column>\d+))?(?P<more>(?: · loop|/).*)?\Z"
+    r"(?::(?P<column>\d+))?(?P<more>/.*)?\Z"
 )
 
 Step = tuple[str, int]  # a file, and the number of an expression or statement in it

@@ -1,8 +1,10 @@
 """The calls of the person's own functions that made each instruction, by its Python stack.
 
-train_step:38 ─ loss:34 ─ layer:29 ─ attention:19     line 29 of layer called attention
-                                   ─ norm:16          and norm; line 30 called norm again:
-                        ─ layer:30 ─ norm:16          another call
+    train_step:38 ─ loss:34 ─ layer:29 ─ attention:19     line 29 of layer called attention
+                                       ─ norm:16          and norm; line 30 called norm again:
+                            ─ layer:30 ─ norm:16          another call
+
+Stacks name lines: what one line calls several times has one stack.
 """
 
 from __future__ import annotations

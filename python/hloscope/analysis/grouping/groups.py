@@ -19,7 +19,7 @@ put every called computation under its first caller. ``folds.py`` then finds rep
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -438,7 +438,7 @@ class _TreeBuilder:
         for node in nodes:  # grows as groups are made
             nodes.extend(node.children)
         if call_tree(self.module) is not None:  # what is beside calls is gathered before it is cut
-            self._name_pieces(nodes)
+            self._name_pieces(top, nodes)
             self._gather_statements(top, [n for n in nodes if n.children or self._runs(n)])
             self._gather_beside_calls(top, nodes)
             nodes = list(within(top))
@@ -452,11 +452,22 @@ class _TreeBuilder:
             walk = Walk.of(int(self.t.size[top.computation]))
             gather_flat(top, self.t, self.quiet, (self.flags & LANDMARK) != 0, walk)
 
-    def _name_pieces(self, nodes: list[Node]) -> None:
+    def _name_pieces(self, top: Node, nodes: list[Node]) -> None:
         """What XLA moved out of a loop is no turn of it, and says so."""
+        caller, _ = self.t.caller()
+        around: set[int] = set()
+        turns: set[str] = set()  # a loop back has the name of the loop whose gradient it is
+        at = top.computation
+        while caller[at] >= 0:
+            around.add(int(caller[at]))
+            turns.add(self.nodes[self.of_computation[at]].label)
+            at = int(self.t.computation[caller[at]])
         for node in nodes:
             name = node.path[-1] if node.path else ""
-            if name not in self.run_by_loops or name.endswith(_NO_LINE):
+            loops = self.run_by_loops.get(name, set())
+            if not loops or loops & around or name.endswith(_NO_LINE):
+                continue
+            if _last_name((name,)) in turns:
                 continue
             rows = np.concatenate([n.members for n in within(node)])
             if not self.is_loop[rows].any():
@@ -508,11 +519,11 @@ class _TreeBuilder:
         return np.asarray(out_of_loops(self.t) | nameless)
 
     @cached_property
-    def run_by_loops(self) -> frozenset[str]:
-        """Calls, with their lines, that are bodies of loops: outside there are pieces of them."""
+    def run_by_loops(self) -> dict[str, set[int]]:
+        """Calls, with their lines, that loops run: outside of these there are pieces of them."""
         caller, _ = self.t.caller()
         paths, scope = self.scopes.paths, self.scopes.scope
-        out = set()
+        out: dict[str, set[int]] = defaultdict(set)
         for c in np.flatnonzero((caller >= 0) & self.is_loop[caller]).tolist():
             around = paths[scope[caller[c]]] if scope[caller[c]] >= 0 else ()
             rows = np.arange(self.t.first[c], self.t.first[c] + self.t.size[c])
@@ -522,8 +533,9 @@ class _TreeBuilder:
             )  # fmt: skip
             name, count = found.most_common(1)[0] if found else ("", 0)
             if count > (1 - OTHERS) * found.total():
-                out |= {name, f"{name.partition(AT_LINE)[0]}{_NO_LINE}"}
-        return frozenset(out)
+                for known in (name, f"{name.partition(AT_LINE)[0]}{_NO_LINE}"):
+                    out[known].add(int(caller[c]))
+        return dict(out)
 
     @cached_property
     def statement(self) -> Ints | None:

@@ -141,20 +141,11 @@ class Instances:
                 if graph is None:
                     continue
                 late = BACKWARD in node
-                twin = _forward(node) if late else ()
-                ranks = depth if late else None
-                told = self.times.get(twin, 0) or self.steady.times(counts, ranks, first)
-                n = told
-                if not told and not self.steady.loops(counts):
-                    n = _times(counts, ranks, first)
-                    n = n if self._all_of_it(mine, level, n) else 1
-                if n < 2 and not late and not told:
-                    n, counts = _times_of_kinds(counts, first)
-                    n = n if self._all_of_it(mine, level, n) else 1
-                if told == 1:
+                n, counts = self._how_often(node, mine, counts, depth, first)
+                if n == 1:
                     continue
                 found = self._apart(mine, graph, n, counts)
-                if not found and n > 1:
+                if not found and n:
                     found = self._in_turn(mine, graph, n, depth, counts)
                 if not found:
                     continue
@@ -174,6 +165,26 @@ class Instances:
                             self.scope[row] = self.path_id(new)
                         below[new].append(row)
             level += 1
+
+    def _how_often(
+        self, node: Path, rows: list[int], lines: Lines, depth: list[int], first: int
+    ) -> tuple[int, Lines]:
+        """How often a call is made, 0 if that is unknown, and the lines that say so."""
+        late = BACKWARD in node
+        ranks = depth if late else None
+        n = self.times.get(_forward(node), 0) if late else 0
+        n = n or self.steady.times(lines, ranks, first)
+        if n:
+            return n, lines
+        if not self.steady.loops(lines):
+            n = _times(lines, ranks, first)
+            if n > 1 and self._all_of_it(rows, len(node), n):
+                return n, lines
+        if not late:
+            n, of_all = _times_of_kinds(lines, first)
+            if n > 1 and self._all_of_it(rows, len(node), n):
+                return n, of_all
+        return 0, lines
 
     def _lines(self, rows: list[int], level: int) -> Lines:
         """Products by the place in the call that they come from."""
@@ -208,12 +219,12 @@ class Instances:
     def _apart(self, rows: list[int], graph: Graph, n: int, lines: Lines) -> dict[int, int]:
         """Calls that share nothing: connected parts, if there are ``n`` with products.
 
-        Where ``n`` says nothing, any number, if these are no turns of one loop: each has several
+        Where ``n`` is 0, any number, if these are no turns of one loop: each has several
         turns of the same lines. What XLA computes once for all, before their first products, ties
         none of them together.
         """
         parent = {r - graph.first: r - graph.first for r in rows}
-        begun = {r - graph.first: n > 1 or bool(self.product[r]) for r in rows}
+        begun = {r - graph.first: n > 0 or bool(self.product[r]) for r in rows}
 
         def root(x: int) -> int:
             while parent[x] != x:
@@ -228,9 +239,9 @@ class Instances:
                 parent[max(a, b)] = min(a, b)
         of = {r: root(r - graph.first) for r in rows}
         parts = sorted({of[r] for r in rows if self.product[r]})
-        if len(parts) < 2 or (n > 1 and len(parts) != n):
+        if len(parts) < 2 or n not in (0, len(parts)):
             return {}
-        least = 1 if n > 1 else 2
+        least = 1 if n else 2
         each = Counter((of[r], place) for place, found in lines.items() for r in found)
         for place, found in lines.items():
             share = len(found) / len(parts)

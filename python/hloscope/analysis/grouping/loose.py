@@ -11,7 +11,7 @@ is between two products or collectives is one place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +72,7 @@ class Parts:
     lights: tuple[NDArray[np.bool_], NDArray[np.bool_]]
     loops: NDArray[np.bool_]
     moved_out: NDArray[np.bool_]
-    run_by_loops: frozenset[str]
+    run_by_loops: Collection[str]
 
     def is_misplaced(self, node: Node, shares: NDArray[np.float64]) -> bool:
         rows = np.concatenate([n.members for n in within(node)])
