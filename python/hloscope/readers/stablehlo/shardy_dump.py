@@ -33,12 +33,12 @@ _FLOWS = ("while", "case", "if", "optimization_barrier", MANUAL)
 
 _OP = re.compile(r'^\s*(?:(%[\w.]+)(?::(\d+))? = )?"?([\w.]+)"?(.*)$')
 _NAMED = re.compile(r"(%[\w.]+(?:#\d+)?)(?![\w.#:])")
-_ARGUMENT = re.compile(r"(%[\w.]+): tensor<([^>]*)>")
+_TYPE = r"tensor<([^<>]*(?:<[^<>]*>[^<>]*)*)>"  # of complex numbers: tensor<8xcomplex<f32>>
+_ARGUMENT = re.compile(rf"(%[\w.]+): {_TYPE}")
 _CARRIED = re.compile(r"(%[\w.]+) = (%[\w.]+(?:#\d+)?)")
-_GIVEN = re.compile(r"%arg(\d+): tensor<([^>]*)>(?: \{(.*?)\})?(?=, %arg|\) ->|\)$)")
-_TENSOR = re.compile(r"tensor<([^>]*)>")
+_GIVEN = re.compile(rf"%arg(\d+): {_TYPE}(?: \{{(.*?)\}})?(?=, %arg|\) ->|\)$)")
+_TENSOR = re.compile(_TYPE)
 _PLACE = re.compile(r' loc\((?:"[^"]*"(?:\(#loc\d*\))?|#loc\d*)\)')  # XLA:TPU prints them
-_RESULT = re.compile(r"tensor<[^>]*>")
 _PER_VALUE = "sdy.sharding = #sdy.sharding_per_value"
 _ON = re.compile(r"sdy\.(?:reshard|sharding_constraint) %[\w.#]+ (<@.*?>)(?: \{| :)")
 _OUT = re.compile(r"out_shardings=\[(.*?)\] manual_axes")
@@ -136,7 +136,7 @@ def given_results(text: str) -> tuple[bool, ...]:
     """Which results of ``@main`` were given a sharding, read from ``00.input_module.mlir``."""
     heads = (x for x in text.splitlines() if "func.func" in x and "@main" in x)
     head = _PLACE.sub("", next(heads, ""))
-    results = _RESULT.split(head.partition(") -> ")[2])[1:]
+    results = _TENSOR.split(head.partition(") -> ")[2])[2::2]  # what follows each type
     return tuple("sdy.sharding = " in r for r in results)
 
 
