@@ -108,9 +108,40 @@ ENTRY %main (a: f32[8,8], k: f32[8,8]) -> (f32[8,8], f32[8,8]) {{
 """
 
 
+KEPT = f"""
+%cast (p: bf16[8,64]) -> f32[512] {{
+  %p = bf16[8,64]{{1,0}} parameter(0)
+  %c = f32[8,64]{{1,0}} convert(%p)
+  ROOT %b = f32[512]{{0}} bitcast(%c)
+}}
+
+ENTRY %main (a: f32[8,64], w: bf16[8,64]) -> f32[512] {{
+  %a = f32[8,64]{{1,0}} parameter(0)
+  %w = bf16[8,64]{{1,0}} parameter(1)
+  %same = f32[8,64]{{1,0}} copy(%a)
+  %moved = f32[8,64]{{1,0:S(1)}} copy(%same)
+  %turned = f32[8,64]{{0,1}} copy(%moved)
+  %flat = f32[512]{{0}} bitcast(%turned)
+  %wide = f32[512]{{0}} fusion(%w), kind=kLoop, calls=%cast
+  ROOT %sum = f32[512]{{0}} add(%flat, %wide), {ROW % ("add", 2)}
+}}
+"""
+
+
+def test_a_copy_is_for_another_layout_only_if_it_has_one(tmp_path):
+    capture, known = found(tmp_path, KEPT)
+    assert said(known, capture, "same") == (8, "copy for `sum`")
+    assert said(known, capture, "moved") == (8, "move for `sum`")
+    assert said(known, capture, "turned") == (8, "layout for `sum`")
+    assert said(known, capture, "wide") == (8, "conversion for `sum`")
+    words, names = known.phrases()
+    instructions = capture.module.instructions
+    assert [names[w] for w in words] == [known.why(i).partition(" `")[0] for i in instructions]
+
+
 def test_lines_go_through_loops_element_by_element(tmp_path):
     capture, known = found(tmp_path, LOOP)
-    assert said(known, capture, "copy.2") == (8, "layout for `d`")
+    assert said(known, capture, "copy.2") == (8, "copy for `d`")
     assert said(known, capture, "while.1") == (8, "its heaviest part is `d`")
     # a partial sum is finished for what made it, and its reducer is no part of it
     assert said(known, capture, "all") == (8, "made from `d`")

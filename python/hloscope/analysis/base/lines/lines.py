@@ -16,6 +16,7 @@ wherever a line is shown; ``Lines.why`` says what it was inferred from.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,10 +44,13 @@ _COMBINED = opcodes.with_halves(*(k.name for k in KINDS.values() if k.reduces or
 _DEEP = 12  # computations in computations
 
 _KINDS = {PART: "its heaviest part is", NAMED: "named by", INSIDE: "inside"}
+_DUPLICATE = "copy as it is"  # beside opcodes
+_SPACE = re.compile(r":?S\(\d+\)")
 _NOUNS = {
-    "copy": "layout", "transpose": "layout", "bitcast": "layout", "reshape": "layout",
-    "convert": "conversion", "broadcast": "value", "constant": "value", "iota": "value",
-    "parameter": "argument", "get-tuple-element": "element", "all-gather": "gathering",
+    "copy": "layout", _DUPLICATE: "copy", "transpose": "layout", "bitcast": "layout",
+    "reshape": "layout", "convert": "conversion", "broadcast": "value", "constant": "value",
+    "iota": "value", "parameter": "argument", "get-tuple-element": "element",
+    "all-gather": "gathering",
     "slice": "slice", "dynamic-slice": "slice", "pad": "padding", "concatenate": "joining",
     "copy-start": "move", "copy-done": "move", "slice-start": "move", "slice-done": "move",
     "all-gather-start": "gathering", "all-gather-done": "gathering",
@@ -111,15 +115,16 @@ class Lines:
         """
         t = table(self.module)
         opcode = np.array(t.opcode)
-        roots = np.flatnonzero(is_move(t) & t.by_opcode(lambda o: o == "fusion", bool))
-        of = {o: n for n, o in enumerate(t.opcodes)}
-        for row in roots[self.via[roots] >= 0].tolist():
+        opcodes = list(dict.fromkeys((*t.opcodes, *_NOUNS)))
+        of = {o: n for n, o in enumerate(opcodes)}
+        moves = np.flatnonzero(is_move(t) & t.by_opcode(lambda o: o in ("fusion", "copy"), bool))
+        for row in moves[self.via[moves] >= 0].tolist():
             opcode[row] = of.get(_work(t.instructions[row]), opcode[row])
         words = {"": 0}
-        wide = len(t.opcodes)
+        wide = len(opcodes)
         keys = np.where(self.via >= 0, self.kind.astype(np.int64) * wide + opcode, 0)
         distinct, back = np.unique(keys, return_inverse=True)
-        said = [_phrase(t.opcodes[k % wide], k // wide) if k else "" for k in distinct.tolist()]
+        said = [_phrase(opcodes[k % wide], k // wide) if k else "" for k in distinct.tolist()]
         ids = [words.setdefault(s, len(words)) for s in said]
         column = np.array(ids, np.uint8)[back] if len(ids) else np.zeros(0, np.uint8)
         return column, list(words)
@@ -133,11 +138,21 @@ def said(at: StackFrame | None, why: str) -> str:
 
 
 def _work(i: Instruction) -> str:
-    """The opcode that says what an instruction does; for a fusion of moves its root's."""
+    """The opcode that says what an instruction does, a key of ``_NOUNS``; for a fusion of moves
+    that of a cast in it, else its root's."""
     if i.opcode == "fusion" and is_move(table(i.module))[i.index]:
-        root = i.called_computations[0].root
-        if root is not None:
-            return root.opcode
+        inside = i.called_computations[0]
+        if any(x.opcode == "convert" for x in inside.instructions):
+            return "convert"
+        if inside.root is not None:
+            return _work(inside.root)
+    if i.opcode == "copy" and i.operands:
+        layouts = i.operands[0].shape.layout, i.shape.layout
+        given, made = (layout.text if layout is not None else "" for layout in layouts)
+        if given == made:
+            return _DUPLICATE
+        if _SPACE.sub("", given) == _SPACE.sub("", made):
+            return "copy-start"  # to other memory
     return i.opcode
 
 
