@@ -180,6 +180,26 @@ def test_what_a_kernels_author_declares_is_timed_as_matmuls_may_be() -> None:
     assert cost.bytes[kernel.instruction.index] == 48 * MIB
 
 
+def test_what_is_written_into_main_memory_counts_wherever_the_update_is() -> None:
+    """A row of a cache that was updated in VMEM is written back: its own memory says nothing."""
+    row, all_rows = "f32[1,1024,1024]{2,1,0:T(8,128)%s}", "f32[8,1024,1024]{2,1,0:T(8,128)%s}"
+    fused = "%f (a: f32[8,1024,1024], u: f32[1,1024,1024], n: s32[]) -> f32[8,1024,1024] {"
+    for of_row, of_all, whole in (("S(1)", "", 4 * MIB), ("", "S(1)", 4 * MIB), ("", "", 8 * MIB)):
+        a, u = all_rows % of_all, row % of_row
+        update = f"{a} dynamic-update-slice(a, u, n, n, n)"
+        given = f"  a = {a} parameter(0)\n  u = {u} parameter(1)\n  n = s32[] parameter(2)\n"
+        head = "HloModule m, is_scheduled=true\n\n"
+        plain = f"{head}ENTRY main {{\n{given}  ROOT r = {update}\n}}\n"
+        call = f"  ROOT r = {a} fusion(a, u, n), kind=kLoop, calls=f\n"
+        in_fusion = (
+            f"{head}{fused}\n{given}  ROOT d = {update}\n}}\n\nENTRY main {{\n{given}{call}}}\n"
+        )
+        for text in (plain, in_fusion):
+            cost = hs.read(text).cost("tpu-v5e")
+            (r,) = [x.instruction for x in cost if x.instruction.name == "r"]
+            assert cost.main_bytes[r.index] == pytest.approx(whole, abs=64), (of_row, of_all)
+
+
 def test_a_kernel_without_floats_is_the_vector_units() -> None:
     text = KERNEL.replace("f32[", "s32[")
     cost = hs.read(text).cost("tpu-v5e")

@@ -170,7 +170,9 @@ def _is_bitcast(i: Instruction) -> bool:
 _RULES = {
     "slice": lambda i, s: 2 * s[i.index],
     "dynamic-slice": lambda i, s: 2 * s[i.index] + _operand_bytes(i, 1, s),
-    "dynamic-update-slice": lambda i, s: 2 * _operand_bytes(i, 1, s) + _operand_bytes(i, 2, s),
+    "dynamic-update-slice": lambda i, s: (
+        _operand_bytes(i, 1, s) + _stored(i.operands[1], i, s) + _operand_bytes(i, 2, s)
+    ),
     "gather": lambda i, s: 2 * s[i.index] + _operand_bytes(i, 1, s),
     "scatter": _scatter,
     "transpose": _transpose,
@@ -210,12 +212,17 @@ def _fusions(t: Table, size: Floats, out: Floats, plain: Bools) -> None:
 
 def _written(root: Instruction, size: Floats) -> float:
     if root.opcode == "dynamic-update-slice" and len(root.operands) > 1:
-        return _operand_bytes(root, 1, size)
+        return _stored(root.operands[1], root, size)
     if root.opcode == "scatter":
-        return float(sum(size[u.index] for u in scatter_updates(root)))
+        return sum(_stored(u, root, size) for u in scatter_updates(root))
     if root.opcode == "tuple":
         return sum(_written(o, size) for o in root.operands)
     return float(size[root.index])
+
+
+def _stored(update: Instruction, into: Instruction, size: Floats) -> float:
+    """Bytes that an update writes, wherever it is itself: 0 into memory that does not count."""
+    return float(storage_bytes(update.shape)) if size[into.index] else 0.0
 
 
 def scatter_updates(i: Instruction) -> tuple[Instruction, ...]:
