@@ -344,3 +344,29 @@ def test_no_advice_where_only_the_trip_knows_which_part_of_the_old_value_it_read
     for found in cap.findings.of("update-copies"):
         assert not found.advice
     assert cap.findings.of("update-copies")
+
+
+@pytest.mark.parametrize("topology", [None, "v5e:1x1"])
+def test_rows_at_places_of_their_own_are_updates_of_a_scanned_cache_too(
+    topology: str | None,
+) -> None:
+    """``vmap`` of a dynamic_update_slice is a scatter, of which XLA:TPU makes a loop."""
+
+    def decode(ws: Any, cache: Any, x: Any, at: Any) -> Any:
+        def layer(x: Any, per: Any) -> Any:
+            w, cache = per
+            put = jax.vmap(lambda c, new, t: lax.dynamic_update_slice(c, new[None], (t, 0)))
+            cache = put(cache, x @ w, at)
+            scores = jax.nn.softmax(jnp.einsum("bd,btd->bt", x, cache))
+            return x + jnp.einsum("bt,btd->bd", scores, cache), cache
+
+        return lax.scan(layer, x, (ws, cache))
+
+    f32 = jnp.float32
+    given = [shaped(*s, dtype=f32) for s in ((4, 256, 256), (4, 8, 2048, 256), (8, 256))]
+    at = shaped(8, dtype=jnp.int32)
+    cap = hs.capture(jax.jit(decode), *given, at, topology=topology, hardware="tpu-v5e")
+    (found,) = [f for f in cap.findings.of("update-copies") if "writes back" in f.title]
+    assert found.title.startswith("A loop writes back all of f32[8,2048,256] 4 times to update")
+    assert "writes 8 KiB into its 16 MiB" in found.evidence
+    assert found.advice.endswith("donate it if it is an argument")

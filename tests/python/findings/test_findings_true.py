@@ -25,6 +25,15 @@ def test_an_operation_that_xla_does_not_cut_is_the_cause_itself() -> None:
     (found,) = hs.capture(jax.jit(step), x, hardware="tpu-v5e").findings.of("redundant-work")
     assert "its operands are sharded, but XLA has no rule to compute it" in found.evidence
     assert found.advice.startswith("run the operation in jax.shard_map")
+    # no device has a part that it could transform by itself
+    columns = shaped((512, 4096), jnp.complex64, on, None, "data")
+    cap = hs.capture(jax.jit(jnp.fft.fft), columns, hardware="tpu-v5e")
+    for rule in ("redundant-work", "gathered-for-one"):
+        (found,) = cap.findings.of(rule)
+        assert found.advice.startswith("shard a dimension that it does not go along"), rule
+    line = shaped((1 << 20,), jnp.complex64, on, "data")
+    (found,) = hs.capture(jax.jit(jnp.fft.fft), line).findings.of("redundant-work")
+    assert not found.advice
     (found,) = microbatches_of_whole_rows(False).findings.of("redundant-work")
     assert "no longer sharded so after the" in found.evidence
 
@@ -121,3 +130,73 @@ def test_a_shift_of_a_sharded_dimension_is_not_of_as_many_pieces_as_it_has_rows(
     (found,) = cap.findings.of("exposed-collective")
     assert "collective-permute" in found.title
     assert "pieces" not in found.evidence + found.advice
+
+
+def test_a_gather_for_a_reshape_is_not_put_on_the_sort_after_it() -> None:
+    on = mesh("data")
+    x = shaped((512, 4096), jnp.float32, on, None, "data")
+    cap = hs.capture(jax.jit(lambda x: jnp.sort(x.ravel())), x, hardware="tpu-v5e")
+    (found,) = cap.findings.of("gathered-for-one")
+    assert "the reshape before it at " in found.evidence
+    assert "no rule" not in found.evidence
+
+
+def test_shardings_of_complex_numbers_come_from_the_argument_that_has_them() -> None:
+    """A loop reads an argument: Shardy puts a reshard of its own on it, which is nobody's line."""
+    on = mesh("data")
+
+    def step(maps: Any, x: Any) -> Any:
+        def trip(_: Any, x: Any) -> Any:
+            return jnp.fft.ifft2(jnp.fft.fft2(maps * x)).sum(0)
+
+        return jax.lax.fori_loop(0, 3, trip, x)
+
+    maps = shaped((8, 64, 64), jnp.complex64, on, None, "data")
+    cap = hs.capture(jax.jit(step), maps, shaped((64, 64), jnp.complex64, on, "data"))
+    origins = [o for c in cap.collectives for o in cap.why(c.name).origins]
+    assert origins
+    assert {(o.kind, o.name) for o in origins} <= {("argument", "maps"), ("argument", "x")}
+
+
+def test_state_that_is_updated_in_parts_and_returned_whole_is_held_twice() -> None:
+    """Weights are sharded and momentum is not: XLA updates each device's part and gathers all."""
+    on = mesh("data")
+
+    def step(params: Any, momentum: Any, x: Any) -> Any:
+        grad = jax.grad(lambda p: (jnp.tanh(x @ p) ** 2).mean())(params)
+        momentum = 0.9 * momentum + grad
+        return params - momentum, momentum
+
+    w = shaped((1024, 4096), jnp.float32, on, "data")
+    whole = shaped((1024, 4096), jnp.float32, on)
+    out = (w.sharding, whole.sharding)
+    x = shaped((64, 1024), jnp.float32, on)
+    cap = hs.capture(jax.jit(step, out_shardings=out), w, whole, x)
+    (found,) = cap.findings.of("not-donated")
+    assert found.title.startswith("2 arguments that the step replaces are not donated")
+    (state,) = [v for v in cap.memory if v.name == "momentum"]
+    assert state.category == "optimiser state"
+
+
+@pytest.mark.parametrize("scanned", [False, True])
+def test_a_checkpoint_around_a_layer_with_a_loop_in_it_saves_memory(scanned: bool) -> None:
+    """Blocks of keys in each layer: at one time only those of one layer are there again."""
+
+    def block(x: Any, w: Any) -> Any:
+        return jnp.sin(jnp.tanh(jnp.sin(x @ w))), None
+
+    def layers(ws: Any, x: Any) -> Any:
+        layer = jax.checkpoint(lambda x, ws: (jax.lax.scan(block, x, ws)[0], None))
+        if scanned:
+            return jax.lax.scan(layer, x, ws)[0]
+        for n in range(4):
+            x = layer(x, ws[n])[0]
+        return x
+
+    given = (
+        jax.ShapeDtypeStruct((4, 16, 128, 128), jnp.float32),
+        jax.ShapeDtypeStruct((4096, 128), jnp.float32),
+    )
+    cap = hs.capture(jax.jit(jax.grad(lambda ws, x: (layers(ws, x) ** 2).sum())), *given)
+    assert cap.memory.residuals
+    assert not [f for f in cap.findings if "around a whole loop" in f.title]

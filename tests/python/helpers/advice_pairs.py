@@ -310,6 +310,32 @@ def gradient_cut_as_its_value(followed: bool) -> hs.Capture:
 
 
 @pair(
+    "exposed-collective", "constrain the value to the sharding that it has",
+    "activations kept in parts of the batch, where weights are stored in shards (FSDP)", SECONDS,
+)  # fmt: skip
+def gradient_cut_as_the_batch(followed: bool) -> hs.Capture:
+    on = mesh("x")
+
+    def layer(x: Any, w: Any) -> Any:
+        h = jax.nn.gelu(x @ w["up"])
+        if followed:
+            h = lax.with_sharding_constraint(h, NamedSharding(on, P("x")))
+        return x + h @ w["down"], None
+
+    def loss(params: Any, x: Any) -> Any:
+        layers = {name: params[name] for name in ("up", "down")}
+        return (lax.scan(jax.checkpoint(layer), x @ params["front"], layers)[0] ** 2).mean()
+
+    def step(params: Any, x: Any) -> Any:
+        return jax.tree.map(lambda w, g: w - g, params, jax.grad(loss)(params, x))
+
+    sizes = {"up": (4, 512, 2048), "down": (4, 2048, 512), "front": (512, 512)}
+    params = {name: shaped(size, F32, on, None, "x") for name, size in sizes.items()}
+    how = {name: w.sharding for name, w in params.items()}
+    return chip(step, params, shaped((16, 1024, 512), F32, on, "x"), out_shardings=how)
+
+
+@pair(
     "reduced-twice", "leave out the second",
     "gradients averaged over the devices once", WIRE,
 )  # fmt: skip
@@ -905,6 +931,23 @@ def quicker_again(followed: bool) -> hs.Capture:
 
     shapes = shaped((16, 256, 256)), shaped((4096, 256))
     return hs.capture(jax.jit(jax.grad(loss)), *shapes, topology="v5e:2x2")
+
+
+@pair(
+    "residuals", "take jax.checkpoint from around the loop",
+    "jax.checkpoint around each layer in place of around all of them", PEAK,
+)  # fmt: skip
+def checkpointed_one_by_one(followed: bool) -> hs.Capture:
+    def loss(ws: Any, x: Any) -> Any:
+        def block(x: Any, w: Any) -> Any:
+            return jnp.sin(jnp.tanh(jnp.sin(x @ w))), None
+
+        def layers(x: Any, ws: Any) -> Any:
+            return lax.scan(jax.checkpoint(block) if followed else block, x, ws)[0]
+
+        return ((layers if followed else jax.checkpoint(layers))(x, ws) ** 2).sum()
+
+    return hs.capture(jax.jit(jax.grad(loss)), shaped((16, 128, 128)), shaped((4096, 128)))
 
 
 @cache

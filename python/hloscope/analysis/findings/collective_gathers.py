@@ -14,15 +14,25 @@ from typing import NamedTuple
 
 from ...hlo import Instruction, opcodes, walk
 from ...hlo.collective_kinds import kind_of
+from ...hlo.texts.places import short_line
 from ..base.labels.families import FAMILIES, families
 from ..comms.collective import Collective
 from ..text.units import size
+from ..why.cards import reasons
 from . import limits
 from .collective_facts import moved, over, sent
 from .collective_purposes import For, is_of_weights, purpose, results_of
 from .facts import Facts
 from .finding import Finding
-from .whole_operations import WHOLE, dimensions_of, ints, is_solved_with, name_of
+from .whole_operations import (
+    OTHER_DIMENSION,
+    WHOLE,
+    dimensions_of,
+    has_other_dimension,
+    ints,
+    is_solved_with,
+    name_of,
+)
 
 # A constraint of the person, or a name in the program, is the cause before any operation is.
 _BY_NEED = (For.ARGUMENT, For.RESHARDED, For.INSERTED, For.UNKNOWN)
@@ -94,7 +104,7 @@ def gathered_for_one(facts: Facts) -> Iterator[Finding]:
         first = rows[0]
         whole = next(w for row, w in found if row is first)
         frame, inferred = facts.line(whole.operation)
-        why, advice = _words(whole, str(name), first)
+        why, advice = _words(facts, whole, str(name), first)
         yield Finding(
             "gathered-for-one",
             f"Every device gathers all of {moved(first)} ({size(first.payload_bytes)}) for"
@@ -111,10 +121,14 @@ def gathered_for_one(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _words(whole: Whole, name: str, row: Collective) -> tuple[str, str]:
+def _words(facts: Facts, whole: Whole, name: str, row: Collective) -> tuple[str, str]:
     """Why it is whole, and what to do about it where that is known to help."""
     i, along = whole
     dims = ", ".join(map(str, ints(row.instruction.attribute("dimensions"))))
+    card = reasons(facts.module, facts.target)[row.index]
+    if along is None and card is not None and card.opcode == "reshape":
+        at = f" at {short_line(card.line)}" if card.line else ""
+        return f"the reshape before it{at} has {card.had}, and makes its result as a whole", ""
     if along is None:
         return "XLA has no rule to compute it in parts over devices", ""
     if not along:
@@ -124,6 +138,8 @@ def _words(whole: Whole, name: str, row: Collective) -> tuple[str, str]:
             "run it in jax.shard_map, where each device does its own part",
         )
     why = f"it goes along dimension {dims}, which is sharded, and is not computed in parts"
+    if i.opcode == "fft" and has_other_dimension(i):
+        return why, OTHER_DIMENSION
     if opcodes.is_top_k(i.opcode, i.custom_call_target):
         return why, (
             "in jax.shard_map take the k largest of each device's part, gather only those, and take"

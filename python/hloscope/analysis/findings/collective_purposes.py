@@ -47,6 +47,7 @@ from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.opcodes import Effect
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
+from ..base.lines.frames import own_line
 from ..base.operands import ONE_ARRAY
 from ..base.phases.names import is_update
 from ..base.phases.phases import BACKWARD, phases
@@ -608,7 +609,7 @@ def _by_why(facts: Facts, row: Collective) -> Purpose | None:
     if card.opcode == "output":
         return Purpose(For.UPDATED if is_update(row.phase) else For.OUTPUT)
     if card.opcode == "copy" and card.line:
-        return Purpose(For.CONSTRAINED, short_line(card.line))
+        return Purpose(For.CONSTRAINED, f"{short_line(card.line)}{_called_from(card.callers)}")
     if card.had and card.needs and (not kind_of(row.kind).reduces or is_joined(row)):
         if kind_of(row.kind).exchanges and not _moves_axis(card):
             return None
@@ -695,28 +696,96 @@ def _needed(card: Why) -> tuple[str, str]:
     return "", f"needs {first}"
 
 
-def own_sharding(facts: Facts, row: Collective) -> tuple[str, tuple[Any, ...]] | None:
-    """(line, PartitionSpec) of a value whose gradient is cut otherwise than the value itself.
+@dataclass(frozen=True)
+class OwnSharding:
+    """A value that has another sharding than its gradient, and what cuts the gradient so.
+
+    ``value`` is a line, or an instruction where that line has more values, "" of what only follows
+    from another one; ``shown`` names it.
+    """
+
+    value: str
+    spec: tuple[Any, ...]
+    shown: str
+    cut_by: str  # "a constraint", "the sharding of `params['w']`"
+
+
+def own_sharding(facts: Facts, row: Collective) -> OwnSharding | None:
+    """A value whose gradient is cut otherwise than the value itself.
 
     y = f(x)                               cut as the weights make it
     constraint(g(y), P(…))                 cuts the gradient, too, back to y: it meets f(x) there
+
+    y = f(x), cut by the batch             dy = dz @ w.T is cut by w's rows, which are stored in
+    z = y @ w                              shards over the same devices (FSDP)
     """
     card = reasons(facts.module, facts.target)[row.index]
     if card is None or card.unknown or row.phase != "backward" or not card.line:
         return None
     if card.opcode not in opcodes.ELEMENTWISE:
         return None  # of others the dimensions are not those of the value
-    own = []
-    for spec, side in ((card.had, "operand"), (_needed(card)[1], "result")):
-        kinds = {o.kind for o in card.origins if (o.of == "operand") == (side == "operand")}
-        if kinds == {"argument"}:
-            own.append(spec)
-        elif "constraint" not in kinds:
+    sides = []
+    for said, side in ((card.had, "operand"), (_needed(card)[1], "result")):
+        origins = [o for o in card.origins if (o.of == "operand") == (side == "operand")]
+        kinds = {o.kind for o in origins}
+        kind = "constraint" if "constraint" in kinds else "argument"
+        if kind not in kinds or kinds - {"argument", "constraint"}:
             return None
-    axes = own[0].partition("P(")[2] if len(own) == 1 else ""
-    if not axes or ":" in axes:  # a part of an axis has no name
+        sides.append((said, kind, {o.name for o in origins}))
+    (had, one, foreign), (needs, other, own) = sides
+    line = short_line(card.line)
+    if {one, other} == {"argument", "constraint"}:
+        spec = _spec(had if one == "argument" else needs)
+        return OwnSharding(line, spec, f"the value of {line}", "a constraint") if spec else None
+    by_weights = foreign <= facts.weights, own <= facts.weights
+    if {one, other} != {"argument"} or by_weights[0] == by_weights[1]:
         return None
-    return short_line(card.line), ast.literal_eval(f"({axes.removesuffix(')')},)")
+    cut_by = f"the sharding of `{min(foreign if by_weights[0] else own)}`"
+    at = _expression(facts, card) if by_weights[0] and _is_by_weights(row) else None
+    if at is None:  # it follows from another one, if there is one
+        return OwnSharding("", (), "", cut_by)
+    frame, spec = own_line(at.frames), _spec(needs)
+    of = facts.expression(frame) if frame is not None else ""
+    shown = f"`{of}` at {line}" if of else f"the value of {line}"
+    return OwnSharding(at.name, spec, shown, cut_by) if spec else None
+
+
+def _spec(said: str) -> tuple[Any, ...] | None:
+    """The PartitionSpec in a card's words; None of parts of axes, which have no name."""
+    axes = said.partition("P(")[2]
+    return ast.literal_eval(f"({axes.removesuffix(')')},)") if axes and ":" not in axes else None
+
+
+def _is_by_weights(row: Collective) -> bool:
+    """Whether what moves is a product with weights of fewer bytes, which could move instead."""
+    for o in _operands(row):
+        product = walk.source(o, _MOVED, inside_fusions=True).instruction
+        if product.opcode not in opcodes.PRODUCTS:
+            return False
+        shard = min(x.shape.byte_size for x in product.operands[:2])
+        if shard * row.group_size >= row.payload_bytes:
+            return False
+    return True
+
+
+def _expression(facts: Facts, card: Why) -> Instruction | None:
+    """What the forward pass made where the gradient in a card is that of: the same expression."""
+    before = facts.target.before_partitioning
+    module = before() if before is not None else None
+    if module is None:
+        return None
+    its = (i for i in module.instructions if i.op_name == card.op_name and i.opcode == card.opcode)
+    frame = next((own_line(i.frames) for i in its), None)
+    if frame is None:
+        return None
+    return next(
+        (
+            i for i in facts.module.instructions
+            if i.opcode == card.opcode and "transpose(" not in i.op_name
+            and own_line(i.frames) == frame
+        ),
+        None,
+    )  # fmt: skip
 
 
 def _moves_axis(card: Why) -> bool:
@@ -740,14 +809,19 @@ def _from(origins: Iterator[AxisOrigin]) -> str:
     said = []
     for o in origins:
         if o.kind == "constraint":
-            helper = f" called from {short_line(o.stack[1])}" if len(o.stack) > 1 else ""
-            said.append(f"{o.name or 'the constraint'} at {short_line(o.line)}{helper}")
+            at = f"{short_line(o.line)}{_called_from(o.stack[1:])}"
+            said.append(f"{o.name or 'the constraint'} at {at}")
         elif o.kind == "argument":
             said.append(f"`{o.name}` is given so")
         elif o.kind == "output":
             whole = o.name == "the result"
             said.append(f"{o.name if whole else f'`{o.name}`'} is returned so")
     return f" ({', '.join(dict.fromkeys(said))})" if said else ""
+
+
+def _called_from(callers: Sequence[str]) -> str:
+    """A constraint is often in a helper, whose own line says little."""
+    return f" called from {short_line(callers[0])}" if callers else ""
 
 
 def is_scatter_of_program(facts: Facts, row: Collective) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...hlo import StackFrame
 from ...hlo.changes import Changes, spec_text
@@ -18,6 +18,7 @@ from .collective_gathers import whole_for
 from .collective_loops import ends_loop, fits_beside, is_alone_in, is_read_in_a_loop
 from .collective_purposes import (
     For,
+    OwnSharding,
     Purpose,
     is_only_stacked,
     own_sharding,
@@ -95,7 +96,7 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             advice = _of_latency(rows, waits)
         changes: tuple[Changes, ...] = ()
         if what is For.RESHARDED and (kept := _kept_so(facts, rows, waits)):
-            advice, changes = _to_keep(kept), ({"constrain": kept},)
+            advice, changes = _to_keep(kept)
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         kind = "all-gather" if what is For.JOINED else kind
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"
@@ -124,30 +125,32 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _kept_so(
-    facts: Facts, rows: list[Collective], waits: dict[int, float]
-) -> dict[str | int, tuple[Any, ...]]:
-    """Shardings of values, by line, that their gradients would have if they were constrained to
-    them; {} where that would not save half of what is waited for."""
-    saved: dict[tuple[str, tuple[Any, ...]], float] = defaultdict(float)
+def _kept_so(facts: Facts, rows: list[Collective], waits: dict[int, float]) -> list[OwnSharding]:
+    """Values whose gradients would have their shardings if they were constrained to them, one of a
+    line; [] where that would not save half of what is waited for."""
+    saved: dict[OwnSharding, float] = defaultdict(float)
     for row in rows:
         if (known := own_sharding(facts, row)) is not None:
             saved[known] += waits[row.index]
-    if sum(saved.values()) < limits.GAINED_SHARE * sum(waits[row.index] for row in rows):
-        return {}
-    kept: dict[str | int, tuple[Any, ...]] = {}
-    for line, spec in sorted(saved, key=lambda x: -saved[x]):
-        kept.setdefault(line, spec)
-    return kept
+    kept: dict[str, OwnSharding] = {}
+    for known in sorted(saved, key=lambda x: -saved[x]):
+        if known.value:
+            kept.setdefault(known.value, known)
+    causes = {known.cut_by for known in kept.values()}
+    gained = sum(seconds for known, seconds in saved.items() if known.cut_by in causes)
+    if gained < limits.GAINED_SHARE * sum(waits[row.index] for row in rows):
+        return []
+    return list(kept.values())
 
 
-def _to_keep(kept: dict[str | int, tuple[Any, ...]]) -> str:
-    said = [f"{spec_text(spec)} on the value of {line}" for line, spec in kept.items()]
+def _to_keep(kept: list[OwnSharding]) -> tuple[str, tuple[Changes, ...]]:
+    """The advice, and the changes that follow it."""
+    said = [f"{spec_text(k.spec)} on {k.shown}" for k in kept]
     return (
-        "a constraint cuts the gradient, where the value is cut otherwise: constrain the value to"
-        f" the sharding that it has (with_sharding_constraint): {', '.join(said[:3])}"
+        f"{kept[0].cut_by} cuts the gradient, where the value is cut otherwise: constrain the value"
+        f" to the sharding that it has (with_sharding_constraint): {', '.join(said[:3])}"
         + (f" and {len(said) - 3} more" if len(said) > 3 else "")
-    )
+    ), ({"constrain": {k.value: k.spec for k in kept}},)
 
 
 def _would_gain(facts: Facts, what: For, rows: list[Collective]) -> bool:

@@ -24,6 +24,7 @@ from .collective_purposes import is_of_weights
 from .facts import Facts, own_function
 from .finding import Finding, names, percent
 from .loop_rules import hoistable
+from .whole_operations import OTHER_DIMENSION, has_other_dimension
 
 _DIMS = re.compile(r"\d+")
 
@@ -464,6 +465,8 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         f"{lost}",
         _SHARDED_FURTHER
         if first.sharded_over
+        else (OTHER_DIMENSION if has_other_dimension(first.instructions[0]) else "")
+        if first.is_along
         else _IN_PARTS
         if first.has_no_rule
         else _KEPT_SHARDED

@@ -138,6 +138,11 @@ class Facts:
         """("parameter", "w['up']") of a parameter of ENTRY: what the step uses it as."""
         return self._roles.get(parameter.index, ("", parameter.name))
 
+    @cached_property
+    def weights(self) -> set[str]:
+        """Names of the arguments that are parameters of the model."""
+        return {name for role, name in self._roles.values() if role == "parameter"}
+
     def is_cut_over(self, parameter: Instruction, row: Collective) -> bool:
         """Whether the devices of each group of a collective hold different parts of an argument."""
         array = self._given.get(parameter.index)
@@ -296,3 +301,11 @@ class Facts:
             return ""
         lines = text.splitlines()
         return lines[frame.line - 1].strip() if 0 < frame.line <= len(lines) else ""
+
+    def expression(self, frame: StackFrame) -> str:
+        """What a frame is of its line: ``gelu(h @ w)``; "" where that is unknown or not short."""
+        text = self.target.sources.get(frame.file, "").splitlines()[frame.line - 1 : frame.line]
+        if not text or frame.column is None or frame.end_line != frame.line:
+            return ""
+        found = text[0].encode()[frame.column : frame.end_column].decode(errors="replace")
+        return found if len(found) <= limits.SHORT_EXPRESSION else ""

@@ -345,7 +345,8 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
 
 _IN_PLACE = (
     "carry the whole array through the inner loop and update its slice there, by the number of the"
-    " trip (a dynamic_update_slice), in place of scanning over it"
+    " trip (a dynamic_update_slice), in place of scanning over it, and donate it if it is an"
+    " argument"
 )
 _RESTACKED = (
     ": the loop around it carries the array, and the loop inside stacks its results in memory of"
@@ -514,7 +515,11 @@ def _slices_written_back(facts: Facts) -> Iterator[Finding]:
         row = _written_back(rows[0])
         assert row is not None
         frame, inferred = facts.line(row)
-        new, whole = (size(s.byte_size) for s in (row.operands[1].shape, row.shape))
+        written = row.operands[2 if row.opcode == "scatter" else 1].shape.byte_size
+        each = facts.cost.execution.runs  # of computations: rows that are written one by one
+        times = max(1.0, float(each[row.computation.index]) / float(facts.runs[rows[0].index]))
+        new = size(round(written * times))
+        whole = size(row.shape.byte_size)
         one = len(rows) == 1
         what = array if one else f"{len(rows):,} arrays {array}"
         yield Finding(
@@ -547,16 +552,30 @@ def _written_back(unit: Instruction) -> Instruction | None:
         Position(stack.instruction.operands[1], (), stack.calls),
         through | opcodes.BUNDLES, inside_fusions=True,
     )  # fmt: skip
-    update = row.instruction
-    if update.opcode != "dynamic-update-slice":
+    update, begun = row.instruction, row
+    if update.opcode == "while":  # rows at places of their own, which XLA writes one by one
+        update, begun = _written_by(row)
+    if update.opcode not in opcodes.UPDATES or len(update.operands) < 2:
         return None
-    if update.operands[1].shape.elements * limits.SMALL_UPDATE > update.shape.elements:
+    new = update.operands[2 if update.opcode == "scatter" else 1]
+    if new.shape.elements * limits.SMALL_UPDATE > update.shape.elements:
         return None
-    taken = walk.source(
-        Position(update.operands[0], (), row.calls),
-        through | opcodes.BUNDLES, inside_fusions=True,
-    ).instruction  # fmt: skip
+    if begun is row:
+        begun = Position(update.operands[0], (), row.calls)
+    taken = walk.source(begun, through | opcodes.BUNDLES, inside_fusions=True).instruction
     return update if taken.opcode == "dynamic-slice" else None
+
+
+def _written_by(loop: Position) -> tuple[Instruction, Position]:
+    """What a loop writes into an array that it carries, and what it begins with."""
+    body = dict(loop.instruction.called).get("body")
+    given = Position(loop.instruction.operands[0], loop.element)
+    if body is None or body.root is None:
+        return loop.instruction, given
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.BUNDLES
+    return walk.source(
+        Position(body.root, loop.element), through, inside_fusions=True
+    ).instruction, given
 
 
 def _because(facts: Facts, reason: CopyReason | None) -> str:

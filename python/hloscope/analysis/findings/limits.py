@@ -148,3 +148,5 @@ UNROLLED_LAYERS, UNROLLED_INSTRUCTIONS, UNROLLED_SHARE = 8, 3000, 0.5
 # The time a callback takes is Python's, which nothing models: it is put at this share.
 CALLBACK_SHARE = 0.1
 HOST_COPIES_SHARE = 0.05
+# Characters of an expression of the source that a sentence names.
+SHORT_EXPRESSION = 60

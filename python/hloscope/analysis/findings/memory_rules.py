@@ -12,7 +12,7 @@ import numpy as np
 
 from ...hlo import Instruction, Module, Shape, StackFrame, Target, opcodes, walk
 from ...hlo.changes import Changes
-from ...hlo.collective_kinds import is_collective
+from ...hlo.collective_kinds import is_collective, kind_of
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
 from ..base.lines.frames import is_library, own_line
@@ -132,6 +132,10 @@ def _parameters(facts: Facts, rows: list[Donation]) -> tuple[Instruction, ...]:
 
 # TPU fetches and writes large arrays in slices, which it joins.
 _IN_PIECES = opcodes.PART_OF_ONE | {"concatenate"}
+_UPDATED = (
+    opcodes.BUNDLES | _IN_PIECES | opcodes.UPDATES | opcodes.ELEMENTWISE | opcodes.FUSIONS
+    | {"select"}
+)  # fmt: skip
 
 
 def _replaces(facts: Facts, donation: Donation) -> bool:
@@ -150,9 +154,25 @@ def _replaces(facts: Facts, donation: Donation) -> bool:
         for o in p.instruction.operands if p.instruction.opcode != "tuple" else ():
             if _is_fetched(o, parameter):
                 return _elementwise(facts, p.instruction, o, p.element[0] if p.element else 0)
-    return parameter is not None and _is_scaled_first(
-        facts, Position(entry.root, tuple(donation.output)), parameter
+    result = Position(entry.root, tuple(donation.output))
+    return parameter is not None and (
+        _is_scaled_first(facts, result, parameter) or _is_updated_in_parts(result, parameter)
     )
+
+
+def _is_updated_in_parts(result: Position, parameter: Instruction) -> bool:
+    """Whether each device updates its part of an argument that all have whole, and all of these
+    are gathered: state that is given and returned replicated."""
+    gather = walk.source(result, _IN_PIECES | opcodes.FUSIONS, inside_fusions=True).instruction
+    if not kind_of(gather.opcode).gathers or not gather.operands:
+        return False
+    part = gather.operands[0]
+    way = walk.back(
+        part, _UPDATED | opcodes.SLICES, inside_fusions=True, reach=limits.CAUSE_REACH,
+        where=lambda p: p.instruction.shape.is_tuple or p.instruction is parameter
+        or p.instruction.shape.elements in (part.shape.elements, parameter.shape.elements),
+    )  # fmt: skip
+    return any(p.instruction is parameter for p in way)
 
 
 def _is_scaled_first(facts: Facts, result: Position, parameter: Instruction) -> bool:
@@ -167,9 +187,8 @@ def _is_scaled_first(facts: Facts, result: Position, parameter: Instruction) -> 
 
 def _steps(result: Position, elements: int) -> list[Position]:
     """What a value of so many elements is made of, step by step of an update."""
-    through = opcodes.BUNDLES | _IN_PIECES | opcodes.UPDATES | opcodes.ELEMENTWISE | opcodes.FUSIONS
     way = walk.back(
-        result, through | {"select", "all-reduce"}, inside_fusions=True, reach=limits.CAUSE_REACH,
+        result, _UPDATED | {"all-reduce"}, inside_fusions=True, reach=limits.CAUSE_REACH,
         where=lambda p: p.instruction.shape.is_tuple or p.instruction.shape.elements == elements,
     )  # fmt: skip
     return list(way)

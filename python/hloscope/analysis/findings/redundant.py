@@ -23,6 +23,7 @@ from ..base.lines.frames import own_line
 from ..base.table import per_target
 from ..cost.cost import Cost, estimate, estimated
 from . import limits
+from .whole_operations import dimensions_of
 
 # Arithmetic that no rewriting of elementwise work changes.
 _HEAVY = opcodes.PRODUCTS | opcodes.that(Effect.MIXES) | {"custom-call"}
@@ -45,6 +46,7 @@ class Redundant:
     lost_at: Instruction | None
     sharded_over: int = 0
     has_no_rule: bool = False
+    is_along: bool = False  # what is sharded of them is what it goes along
 
 
 def redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
@@ -79,7 +81,8 @@ def _redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
         parts = max((_count(o) for o in first.operands), default=1)
         # Of other operations than products: more parts than are made use of.
         if first.opcode not in opcodes.PRODUCTS and parts * times > devices * 1.01:
-            out.append(Redundant(frame, flops, extra, times, rows, devices, None, 0, True))
+            along = _is_along_shards(first)
+            out.append(Redundant(frame, flops, extra, times, rows, devices, None, 0, True, along))
             continue
         lost = next((at for i in sources if (at := _lost(i, devices)) is not None), None)
         tiles = max((_count(o) for i in sources for o in i.operands), default=1)
@@ -121,6 +124,14 @@ def _tiles(text: str) -> int:
 
 def _count(i: Instruction) -> int:
     return _tiles(i.sharding_text or "") if i.shape.is_array else 1
+
+
+def _is_along_shards(i: Instruction) -> bool:
+    """Whether a dimension that an operation goes along is sharded, where they are known."""
+    given = i.operands[0]
+    tiles = parse_sharding(given.sharding_text or "").tiles
+    along = dimensions_of(i, len(given.shape.dimensions)) or ()
+    return any(tiles[d] > 1 for d in along if d < len(tiles))
 
 
 def _lost(product: Instruction, devices: int) -> Instruction | None:

@@ -23,8 +23,14 @@ def residuals(facts: Facts) -> Iterator[Finding]:
     rows = _at_peak(facts)
     total = sum(r.bytes for r in rows)
     peak = facts.memory.peak_bytes
-    least = max(limits.RESIDUALS_SHARE * peak, facts.scarce_bytes, limits.SMALL_RESIDUALS)
-    if not rows or not peak or total < least:
+    if not rows or not peak or total < max(limits.RESIDUALS_SHARE * peak, limits.SMALL_RESIDUALS):
+        return
+    gain = facts.memory.gain_if_smaller({r.buffer: r.bytes for r in rows})
+    again = [r for r in rows if r.writer.phase == "rematerialised"]
+    if sum(r.bytes for r in again) >= limits.MOSTLY * total and _is_one_loop(facts):
+        yield _around_a_loop(facts, again, gain)
+        return
+    if total < facts.scarce_bytes:
         return
     chip = None if facts.on_host else facts.cost.hardware
     if chip is not None and peak < limits.FULL_SHARE * chip.memory_bytes:
@@ -34,7 +40,6 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         return  # what is stored was chosen
     first = rows[0]
     frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
-    gain = facts.memory.gain_if_smaller({r.buffer: r.bytes for r in rows})
     yield Finding(
         "residuals",
         f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
@@ -50,6 +55,38 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         frame,
         inferred,
         changes=tuple({"remat": {f: policy}} for f in own_function(frame) for policy in _POLICIES),
+    )
+
+
+def _is_one_loop(facts: Facts) -> bool:
+    """Whether a single loop runs again, once: of several layers with one each a checkpoint keeps
+    those of one layer at a time."""
+    loops = {
+        r.writer.instruction for r in facts.memory.residuals if r.writer.phase == "rematerialised"
+    }
+    return len(loops) == 1 and all(i.computation.is_entry for i in loops)
+
+
+def _around_a_loop(facts: Facts, rows: list[Residual], gain: int) -> Finding:
+    """Stacks that a loop of the forward pass stores when it runs again for the backward pass."""
+    first = rows[0]
+    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    return Finding(
+        "residuals",
+        f"A checkpoint around a whole loop saves no memory: {size(sum(r.bytes for r in rows))} at"
+        " the peak are what all trips computed again",
+        f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)}): the"
+        " loop runs again before its backward pass, and keeps what that needs of every trip",
+        "take jax.checkpoint from around the loop and put it around the loop's body, which then"
+        " computes one trip at a time again",
+        facts.peak_share(gain),
+        None,
+        gain,
+        "peak memory",
+        tuple(r.stored for r in rows if r.stored is not None),
+        frame,
+        inferred,
+        changes=tuple({"remat": {f: None}} for f in own_function(frame)),
     )
 
 

@@ -11,6 +11,10 @@ WHOLE = opcodes.that(Effect.MIXES, Effect.CALLS_LIBRARY) | {"reduce-window"}
 # A library's factorisation of matrices: Cholesky's, LU, QR, by LAPACK's names of them.
 _FACTORS = re.compile(r"(?:potrf|getrf|geqrf|cholesky|lu_decomposition|qr_decomposition)", re.I)
 _INTS = re.compile(r"\d+")
+OTHER_DIMENSION = (
+    "shard a dimension that it does not go along (with_sharding_constraint, or in_shardings), and"
+    " run it in jax.shard_map, where each device does its own part"
+)
 
 
 def dimensions_of(i: Instruction, rank: int) -> set[int] | None:
@@ -28,6 +32,14 @@ def dimensions_of(i: Instruction, rank: int) -> set[int] | None:
         window = [int(n) for n in sizes[1].split("x")] if sizes else []
         return {d for d, n in enumerate(window) if n > 1} if len(window) == rank else None
     return None
+
+
+def has_other_dimension(i: Instruction) -> bool:
+    """Whether an array has a dimension that an operation does not go along, if it is known."""
+    rank = len(i.shape.dimensions) if i.shape.is_array else 0
+    along = dimensions_of(i, rank)
+    others = (n for d, n in enumerate(i.shape.dimensions) if along is not None and d not in along)
+    return any(n > 1 for n in others)
 
 
 def is_solved_with(i: Instruction) -> bool:

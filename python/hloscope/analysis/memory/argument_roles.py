@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...hlo import Instruction, Module, Shape, opcodes
+from ...hlo.collective_kinds import kind_of
 from ..base.phases.names import UPDATE, phase_names
 from ..base.phases.phases import BACKWARD, FORWARD, OPTIMISER, REMATERIALISED, UNKNOWN
 from ..base.table import per_module, table
@@ -149,7 +150,8 @@ class Uses:
         return seen, found
 
     def is_updated(self, b: int, shape: Shape) -> bool:
-        """Whether a result of the same shape is made from it, by ops that keep the shape."""
+        """Whether a result of the same shape is made from it, by ops that keep the shape, or from
+        the part of each device, of which all are gathered."""
         live, dims = self.live, shape.dimensions
         if b in self.results or b in self.overwritten:
             return True
@@ -158,18 +160,30 @@ class Uses:
         for _ in range(UPDATE_BUFFERS):
             if not waiting:
                 return False
-            for i in self.readers(waiting.pop()):
+            at = waiting.pop()
+            of_part = live.shape_of(at).dimensions != dims
+            for i in self.readers(at):
                 if i.opcode in opcodes.PRODUCTS:
                     continue
                 for v in live.values.nodes(i):
-                    n = int(live.buffer_of[v])
-                    if n in seen or live.values.shapes[v].dimensions != dims:
+                    n, made = int(live.buffer_of[v]), live.values.shapes[v].dimensions
+                    if n in seen or not (made == dims or _is_part(made, dims)):
                         continue
-                    if n in self.results:
+                    if of_part and made == dims and not kind_of(i.opcode).gathers:
+                        continue
+                    if n in self.results and made == dims:
                         return True
                     seen.add(n)
                     waiting.append(n)
         return False
+
+
+def _is_part(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether it is one of equal parts along one dimension."""
+    if len(part) != len(whole):
+        return False
+    cut = [(a, b) for a, b in zip(part, whole, strict=True) if a != b]
+    return len(cut) == 1 and 0 < cut[0][0] < cut[0][1] and cut[0][1] % cut[0][0] == 0
 
 
 def argument_roles(
