@@ -38,16 +38,23 @@ CHROMIUM_FLAGS = [
 ]
 
 
-# Each file runs on one worker: start with the longest, so that all workers finish together.
-LONGEST = (
-    "test_lab_notebook.py", "test_lab_files.py", "test_notebooks.py", "test_lab_captures.py",
-    "test_docs_site.py", "test_code.py", "test_pictures.py", "test_lab_passes.py",
-)  # fmt: skip
+# What runs together on one worker (`--dist loadgroup`), the longest first: a Jupyter server starts
+# in as much time as five of its tests take, and a page that has shown JupyterLab is shown again.
+LAB = "lab"
+LONGEST = (LAB, "test_docs_site.py", "test_pictures.py", "test_code.py", "test_oldest_lab.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _together(item: pytest.Item) -> str:
+    return LAB if "jupyter_server" in getattr(item, "fixturenames", ()) else item.path.name
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     order = {name: k for k, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+    items.sort(key=lambda item: order.get(_together(item), len(order)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_together(item)))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,6 @@ pytest.importorskip("ipykernel", reason="ipykernel is not installed")
 pytest.importorskip("jax", reason="jax is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
-pytestmark = pytest.mark.xdist_group("lab")
 
 CELL = "import code_program\ncap = code_program.capture()\ncap"
 

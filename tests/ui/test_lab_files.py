@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
-pytestmark = pytest.mark.xdist_group("lab")
 
 MODULE = """HloModule jit_first, is_scheduled=true
 

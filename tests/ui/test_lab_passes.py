@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
-pytestmark = pytest.mark.xdist_group("lab")
 
 END = "module_0001.jit_step.cpu_after_optimizations.txt"
 MIDDLE = "module_0001.jit_step.0002.simplification.after_dce.before_pipeline-end.txt"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("jupyterlab", reason="jupyterlab is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
-pytestmark = pytest.mark.xdist_group("lab")
 
 MODULE = """HloModule jit_first
 

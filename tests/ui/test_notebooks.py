@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import quickly
+from lab_server import TOKEN, Server
 from servers import free_port, running
 
 if TYPE_CHECKING:
@@ -42,55 +41,17 @@ ROOT = "window.explorers()[0]"
 HANDLE = f"{ROOT}.hloscope"
 
 
-@contextmanager
-def serving(argv: list[str], folder: Path, ready_url: str) -> Iterator[None]:
-    """Run a server with its own settings under the folder."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_", "TPU_"))}
-    env = {
-        **clean,
-        "JUPYTER_CONFIG_DIR": str(folder / "config"),
-        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
-        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
-        "IPYTHONDIR": str(folder / "ipython"),
-    }
-    with running(argv, folder, env, ready_url, folder / "server.log"):
-        yield
-
-
 @pytest.fixture(scope="module")
-def jupyter(renderer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """One Jupyter server for Lab and Notebook, serving a folder with both notebooks."""
-    pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
+def jupyter(server: Server) -> dict[str, Any]:
+    """A Jupyter server for Lab and Notebook, serving a folder with both notebooks."""
     pytest.importorskip("notebook", reason="Notebook 7 is not installed")
-    folder = tmp_path_factory.mktemp("jupyter")
-    work = folder / "work"
-    work.mkdir()
     start = (REPO / "examples" / "start.ipynb").read_text()
     quick = start.replace("--xla_force_host", f"{quickly.flags()} --xla_force_host")
-    (work / "start.ipynb").write_text(quick)
-    (work / "short.ipynb").write_text(json.dumps(short_notebook()))
-    kernel = work / "kernels" / "python3"
-    kernel.mkdir(parents=True)
-    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    (kernel / "kernel.json").write_text(
-        json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"})
-    )
-    quiet = folder / "settings" / "@jupyterlab" / "apputils-extension"
-    quiet.mkdir(parents=True)
-    (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
-    port, token = free_port(), secrets.token_hex(16)
-    command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}", "--allow-root",
-        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}",
-        f"--ServerApp.root_dir={work}", "--LabApp.expose_app_in_browser=True",
-        "--LabApp.extension_manager=readonly",
-        "--JupyterNotebookApp.expose_app_in_browser=True",
-        f"--KernelSpecManager.kernel_dirs={work / 'kernels'}",
-    ]  # fmt: skip
-    base = f"http://127.0.0.1:{port}"
-    with serving(command, folder, f"{base}/api?token={token}"):
-        yield {"base": base, "token": token, "work": work}
+    quick = quick.replace("LAYERS, WIDTH, HEADS, VOCAB = 6", "LAYERS, WIDTH, HEADS, VOCAB = 2")
+    assert quick.count("VOCAB = 2") == 1
+    (server.root / "start.ipynb").write_text(quick)
+    (server.root / "short.ipynb").write_text(json.dumps(short_notebook()))
+    return {"base": server.url, "token": TOKEN, "work": server.root}
 
 
 def short_notebook() -> dict[str, Any]:
@@ -222,7 +183,9 @@ def explore(page: Page, query: str) -> None:
 
 
 def open_notebook(open_page: Callable[..., Page], jupyter: dict[str, Any], path: str) -> Page:
-    page = open_page(f"{jupyter['base']}/{path}?token={jupyter['token']}", width=1500, height=1300)
+    page = open_page(
+        f"{jupyter['base']}/{path}?reset&token={jupyter['token']}", width=1500, height=1300
+    )
     page.evaluate(FIND)
     page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context?.isReady")
     page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.ready")
@@ -255,11 +218,10 @@ def cells(page: Page) -> str:
     return text
 
 
-@pytest.mark.xdist_group("jupyter")
 def test_jupyterlab_runs_the_start_notebook(
     open_page: Callable[..., Page], jupyter: dict[str, Any], page_errors: list[str], shots: Path
 ) -> None:
-    page = open_notebook(open_page, jupyter, "lab/tree/start.ipynb")
+    page = open_notebook(open_page, jupyter, "lab/workspaces/start/tree/start.ipynb")
     page.evaluate("() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
     wait_drawn(page)
     wait_idle(page)
@@ -301,9 +263,9 @@ def start_notebook_says_what_it_did(ran: list[dict[str, Any]], folder: Path) -> 
     assert "&quot;panel&quot;: &quot;collectives&quot;" in unescape(shown["text/html"])
     printed = "".join("".join(o.get("text", "")) for o in outputs(ran))
     for said in (
-        " over data\n  requested by  dot, 39 arrays combined at",  # why
-        "operand's data from argument tokens",
-        "donations: Counter({'aliased': 111})",
+        " over model\n  requested by  dot, 4 arrays combined at",  # why
+        "operand's model from argument state['params']['embed']",
+        "donations: Counter({'aliased': 39})",
         "tpu-v5e ",
         "all-gather over data",  # what FSDP adds
     ):
@@ -321,7 +283,6 @@ def middle_left(page: Page) -> tuple[float, float]:
     return x, y
 
 
-@pytest.mark.xdist_group("jupyter")
 def test_notebook_7(open_page: Callable[..., Page], jupyter: dict[str, Any], shots: Path) -> None:
     page = open_notebook(open_page, jupyter, "notebooks/short.ipynb")
     page.evaluate("() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
@@ -331,7 +292,6 @@ def test_notebook_7(open_page: Callable[..., Page], jupyter: dict[str, Any], sho
     page.screenshot(path=shots / "notebook-7.png")
 
 
-@pytest.mark.xdist_group("jupyter")
 def test_marimo(
     open_page: Callable[..., Page], renderer: Path, tmp_path: Path, shots: Path
 ) -> None:
@@ -342,7 +302,9 @@ def test_marimo(
         sys.executable, "-m", "marimo", "run", "app.py", "--headless", "--no-token",
         "--host=127.0.0.1", f"--port={port}",
     ]  # fmt: skip
-    with serving(command, tmp_path, f"http://127.0.0.1:{port}/health"):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_", "TPU_"))}
+    log = tmp_path / "server.log"
+    with running(command, tmp_path, clean, f"http://127.0.0.1:{port}/health", log):
         page = open_page(f"http://127.0.0.1:{port}", width=1500, height=1000)
         page.evaluate(FIND)
         wait_drawn(page)

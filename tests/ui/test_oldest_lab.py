@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
-pytestmark = pytest.mark.xdist_group("lab")
 
 LAB = "4.2.0"
 PACKAGES = [f"jupyterlab=={LAB}", "ipykernel"]

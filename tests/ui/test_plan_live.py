@@ -8,14 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from test_notebooks import jupyter, open_notebook, wait_idle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 __all__ = ["jupyter"]
-pytestmark = pytest.mark.xdist_group("jupyter")
 
 SEARCH = """
 import os
@@ -75,7 +73,7 @@ def test_planning_in_jupyterlab(
     open_page: Callable[..., Page], jupyter: dict[str, Any], page_errors: list[str], shots: Path
 ) -> None:
     write(jupyter, "plan.ipynb", SEARCH, STAGES, MODEL)
-    page = open_notebook(open_page, jupyter, "lab/tree/plan.ipynb")
+    page = open_notebook(open_page, jupyter, "lab/workspaces/plan/tree/plan.ipynb")
     page.evaluate("() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
     wait_idle(page)
     plans = page.locator(".plan")

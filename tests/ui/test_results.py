@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 pytest.importorskip("jax", reason="jax is not installed")
 expect: Any = pytest.importorskip("playwright.sync_api", reason="needs playwright").expect
 expect.set_options(timeout=45_000)  # a busy machine starts processes slowly
-pytestmark = pytest.mark.xdist_group("lab")
 
 VIEWPORT = {"width": 1300, "height": 950}
 
