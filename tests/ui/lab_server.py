@@ -189,19 +189,20 @@ def run_command(page: Page, command: str, args: dict[str, Any] | None = None) ->
     )
 
 
-def set_settings(page: Page, server: Server, workspace: str, settings: dict[str, Any]) -> None:
-    """Save settings of the extension and reload JupyterLab, which then reads them."""
-    save_settings(page, settings)
-    load_lab(page, server, workspace)
-    page.evaluate("(isPlain) => { window.isPlain = isPlain; }", settings == {})
+# Saves settings as the editor of settings does: plugins hear of it at once.
+_SET = """async ([id, settings]) => {
+  const app = window.jupyterapp;
+  const services = app.pluginRegistry?._services ?? app._services;
+  const token = [...services.keys()].find((t) => t.name.endsWith(':ISettingRegistry'));
+  const registry = await app.resolveRequiredService(token);
+  await registry.upload(id, JSON.stringify(settings));
+  window.isPlain = Object.keys(settings).length === 0;
+}"""
 
 
-def save_settings(page: Page, settings: dict[str, Any]) -> None:
-    """Save settings of the extension, for a JupyterLab that is loaded after this."""
-    page.evaluate(
-        "([id, raw]) => window.jupyterapp.serviceManager.settings.save(id, raw)",
-        [SETTINGS, json.dumps(settings)],
-    )
+def set_settings(page: Page, settings: dict[str, Any]) -> None:
+    """Save settings of the extension. A test that leaves some leaves its page to no other test."""
+    page.evaluate(_SET, [SETTINGS, settings])
 
 
 def serious_violations(page: Page, selector: str) -> list[str]:

@@ -15,10 +15,10 @@ import pytest
 from lab_server import (
     Server,
     compared_pictures,
+    load_lab,
     open_file,
     open_lab,
     run_command,
-    save_settings,
     serious_violations,
     set_settings,
 )
@@ -199,16 +199,18 @@ def test_the_chosen_module_is_saved_and_compared(lab: Page, server: Server) -> N
 
 
 def test_the_hardware_of_the_settings(lab: Page, server: Server) -> None:
-    (server.root / "chip.hlo").write_text(MODULE)
-    set_settings(lab, server, "chip", {"hardware": "h100"})
+    for name in ("chip.hlo", "no-chip.hlo"):
+        (server.root / name).write_text(MODULE)
+    set_settings(lab, {"hardware": "h100"})
+    load_lab(lab, server, "chip")
     pane = open_file(lab, "chip.hlo")
     pane.get_by_role("tab", name="Cost").click()
     chip = pane.get_by_label("Chip", exact=True)
     expect(chip).to_have_value("h100")
     lab.get_by_role("button", name="Save HTML").click()
     assert "&quot;hardware&quot;: &quot;h100&quot;" in saved(server.root / "chip.hlo.html")
-    set_settings(lab, server, "no-chip", {})
-    pane = open_file(lab, "chip.hlo")
+    set_settings(lab, {})
+    pane = open_file(lab, "no-chip.hlo")
     pane.get_by_role("tab", name="Cost").click()
     expect(pane.get_by_label("Chip", exact=True)).to_have_value("")
 
@@ -268,21 +270,22 @@ def test_a_large_file_with_progress_cancel_and_again(lab: Page, server: Server) 
 
 
 def test_a_file_is_read_once_and_a_large_one_after_a_question(lab: Page, server: Server) -> None:
-    (server.root / "once.hlo").write_text(MODULE)
+    for name in ("once.hlo", "asked.hlo"):
+        (server.root / name).write_text(MODULE)
     pane = open_file(lab, "once.hlo")
     expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
     lab.wait_for_timeout(2500)  # the file has been checked again by now
     asked = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/api/view'))"
     assert lab.evaluate(f"{asked}.length") == 1
-    set_settings(lab, server, "ask", {"askAboveMegabytes": 0})
-    pane = open_file(lab, "once.hlo")
+    set_settings(lab, {"askAboveMegabytes": 0})
+    pane = open_file(lab, "asked.hlo")
     dialog = lab.locator(".jp-Dialog")
-    expect(dialog).to_contain_text("once.hlo has 0 MB")
+    expect(dialog).to_contain_text("asked.hlo has 0 MB")
     dialog.get_by_role("button", name="Cancel").click()
     expect(pane.get_by_text("Reading was cancelled.")).to_be_visible()
     pane.get_by_role("button", name="Read it").click()
     expect(pane.get_by_text("jit_first", exact=True).first).to_be_visible()
-    save_settings(lab, {})
+    set_settings(lab, {})
 
 
 def test_saving_does_not_touch_the_file(lab: Page, server: Server) -> None:

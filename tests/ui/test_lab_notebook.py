@@ -329,7 +329,7 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     )
     page = new_page()
     open_lab(page, server, "explore")
-    set_settings(page, server, "explore", {"hardware": "h100"})
+    set_settings(page, {"hardware": "h100"})
     run_command(page, "docmanager:open", {"path": "explore.ipynb"})
     wait_idle(page)
     cells = page.locator(".jp-Notebook .jp-CodeCell")
@@ -365,6 +365,7 @@ def test_explore_a_name_a_call_and_a_cell(server: Server, new_page: Callable[[],
     run_command(page, "hloscope:explore-code")
     expect(cells).to_have_count(7)
     expect(cells.nth(2).locator(".cm-content")).to_have_text("%hlo --hardware h100 double(x)")
+    set_settings(page, {})
 
 
 def test_in_notebook_7(
