@@ -103,8 +103,7 @@ def test_runs_at_a_glance(
     assert page_errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 480])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (480, "dark")])
 def test_what_is_on_the_devices(
     open_page: Callable[..., Page], tmp_path: Path, page_errors: list[str], shots: Path,
     scheme: str, width: int,

@@ -84,8 +84,7 @@ predict(w, jnp.ones((4, 16)))
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 480])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (480, "dark")])
 def test_a_page_says_which_compiles_the_cache_spared(
     open_page: Callable[..., Page], tmp_path: Path, scheme: str, width: int, shots: Path,
     page_errors: list[str],

@@ -102,7 +102,7 @@ def programs(compiled: Callable[..., Any]) -> dict[str, Any]:
     import hloscope
 
     found = {}
-    for name in some_of(PROGRAMS, 16, __name__):
+    for name in some_of(PROGRAMS, 8, __name__):
         program = PROGRAMS[name]
         for platform in program.platforms:
             if platform == "cpu" or importlib.util.find_spec("libtpu") is not None:

@@ -66,8 +66,11 @@ def as_plain_user() -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-@pytest.mark.parametrize("mode", [0o500, 0o000], ids=["read-only", "closed"])
-@pytest.mark.parametrize("somewhere", [True, False], ids=["tmp elsewhere", "no tmp at all"])
+@pytest.mark.parametrize(
+    ("mode", "somewhere"),
+    [(0o500, True), (0o000, False)],
+    ids=["read-only, tmp elsewhere", "closed, no tmp at all"],
+)
 def test_home_and_temporary_folder_cannot_be_written(
     tmp_path: Path,
     as_plain_user: Callable[..., subprocess.CompletedProcess[str]],
