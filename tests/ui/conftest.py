@@ -35,6 +35,7 @@ CHROMIUM_FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--js-flags=--no-opt",  # a page lives for seconds: less than compiling it for speed gains
 ]
 
 
