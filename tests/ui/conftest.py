@@ -23,6 +23,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests"))
 import quickly  # noqa: E402
 
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 quickly.set_flags()
 if importlib.util.find_spec("hloscope") is None:
     sys.path.insert(0, str(REPO / "python"))

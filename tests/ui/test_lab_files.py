@@ -198,6 +198,9 @@ def test_the_chosen_module_is_saved_and_compared(lab: Page, server: Server) -> N
     assert compared_pictures(lab) == {"hloscope": "cosine.2", "hloscope-second": "tanh.2"}
 
 
+CLOSE = "window.jupyterapp.shell.currentWidget.close()"
+
+
 def test_the_hardware_of_the_settings(lab: Page, server: Server) -> None:
     for name in ("chip.hlo", "no-chip.hlo"):
         (server.root / name).write_text(MODULE)
@@ -210,6 +213,7 @@ def test_the_hardware_of_the_settings(lab: Page, server: Server) -> None:
     lab.get_by_role("button", name="Save HTML").click()
     assert "&quot;hardware&quot;: &quot;h100&quot;" in saved(server.root / "chip.hlo.html")
     set_settings(lab, {})
+    lab.evaluate(CLOSE)
     pane = open_file(lab, "no-chip.hlo")
     pane.get_by_role("tab", name="Cost").click()
     expect(pane.get_by_label("Chip", exact=True)).to_have_value("")
@@ -278,6 +282,7 @@ def test_a_file_is_read_once_and_a_large_one_after_a_question(lab: Page, server:
     asked = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/api/view'))"
     assert lab.evaluate(f"{asked}.length") == 1
     set_settings(lab, {"askAboveMegabytes": 0})
+    lab.evaluate(CLOSE)
     pane = open_file(lab, "asked.hlo")
     dialog = lab.locator(".jp-Dialog")
     expect(dialog).to_contain_text("asked.hlo has 0 MB")

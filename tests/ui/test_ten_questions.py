@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 # Before jax starts: the program compiled here is sharded over eight devices.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
 quickly.set_flags(devices=8)
 
 OpenPage = Callable[..., "Page"]
