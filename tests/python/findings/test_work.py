@@ -217,3 +217,25 @@ def test_vmap_of_a_switch_computes_all_branches_also_without_a_matmul() -> None:
     assert not found.advice  # which rows take which branch is not known before
     one = hs.capture(jax.jit(force), shaped(dtype=jnp.int32), shaped(256), hardware="tpu-v5e")
     assert one.findings.of("batched-branches") == ()
+
+
+def test_a_loop_in_one_branch_of_a_vmapped_cond_runs_for_every_row() -> None:
+    """What the choice itself needs runs in any case, and is of neither branch."""
+
+    def solve(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 50, lambda _, y: jnp.sin(y) * jnp.cos(x), x)
+
+    def either(x: Any) -> Any:
+        y = jnp.sort(x)
+        return jax.lax.cond(y[:9].sum() > 0, solve, lambda _: x, y)
+
+    def step(xs: Any) -> Any:
+        return jax.vmap(either)(xs)
+
+    cap = hs.capture(jax.jit(step), jax.ShapeDtypeStruct((512, 256), jnp.float32))
+    (found,) = cap.findings.of("batched-branches")
+    loop = next(i for i in cap.module.instructions if i.opcode == "while")
+    body = dict(loop.called)["body"]
+    of_branch = {i for i in found.instructions if i.computation is body}
+    assert of_branch
+    assert not [i for i in found.instructions if "sort" in i.name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from . import limits
 from .collective_purposes import is_of_weights
 from .facts import Facts, own_function
 from .finding import Finding, names, percent
-from .loop_rules import hoistable
+from .loop_rules import hoistable, work_of
 from .whole_operations import OTHER_DIMENSION, has_other_dimension
 
 _DIMS = re.compile(r"\d+")
@@ -590,8 +590,8 @@ def batched_branches(facts: Facts) -> Iterator[Finding]:
         ends = [walk.source(o, opcodes.REPEATED).instruction for o in select.operands[1:]]
         if any(end.opcode in opcodes.LITERALS for end in ends):
             continue
-        made = [_made_for(facts, o) for o in select.operands[1:]]
-        lines[facts.line(select)[0]].append((select, made[0] ^ made[1]))
+        choice, *made = (_made_for(facts, o) for o in select.operands)
+        lines[facts.line(select)[0]].append((select, (made[0] ^ made[1]) - choice))
     for frame, found in lines.items():
         # One line may choose many times, in a loop that is written out or over several arrays.
         thrown = set[int]().union(*(either for _, either in found))
@@ -638,16 +638,25 @@ def _is_nested(found: list[tuple[Instruction, set[int]]]) -> bool:
 
 def _made_for(facts: Facts, value: Instruction) -> set[int]:
     """What runs on the way to a value, by index: operations and the fusions around them. What a
-    loop carries is given: the trip before made it for both values."""
+    loop carries is given: the trip before made it for both values; a loop on the way is run."""
     through = opcodes.ANYTHING - opcodes.GIVEN - opcodes.LOOPS
-    way = walk.back(value, through, inside_fusions=True, reach=limits.CAUSE_REACH)
-    found = set()
-    for p in way:
-        i = p.instruction
-        sites = facts.module.call_sites(i.computation)
-        unit = sites[0] if len(sites) == 1 and sites[0].opcode == "fusion" else i
-        if facts.runs[unit.index]:
-            found.add(unit.index)
+    found: set[int] = set()
+    ways = deque([value])
+    seen: set[Instruction] = set()
+    while ways:
+        for p in walk.back(ways.popleft(), through, inside_fusions=True, reach=limits.CAUSE_REACH):
+            i = p.instruction
+            if i in seen:
+                continue
+            seen.add(i)
+            body = dict(i.called).get("body") if i.opcode == "while" else None
+            if body is not None:
+                found |= {inner.index for inner in work_of(facts, body)}
+                ways.extend(i.operands)
+            sites = facts.module.call_sites(i.computation)
+            unit = sites[0] if len(sites) == 1 and sites[0].opcode == "fusion" else i
+            if facts.runs[unit.index]:
+                found.add(unit.index)
     return found
 
 
