@@ -291,3 +291,24 @@ def test_state_that_is_returned_whole_is_returned_in_shards_too() -> None:
     (proved,) = cap.findings.prove().of("replicated-state")
     before, after = proved.proofs[0].peak
     assert before - after > 0.9 * proved.bytes
+
+
+def test_advice_that_is_another_program_is_said_not_to_be_tried() -> None:
+    """Gradients summed over devices in each trip: a sum after the loop is no change of options."""
+    mesh = Mesh(np.array(jax.devices()[:8]), ("x",))
+
+    def step(w: Any, xs: Any) -> Any:
+        def micro(total: Any, x: Any) -> Any:
+            return total + jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(w), None
+
+        return jax.lax.scan(micro, jnp.zeros_like(w), xs)[0]
+
+    def shaped(spec: Any, *sizes: int) -> Any:
+        return jax.ShapeDtypeStruct(sizes, jnp.float32, sharding=NamedSharding(mesh, spec))
+
+    given = shaped(P(), 1024, 1024), shaped(P(None, "x"), 8, 512, 1024)
+    cap = hs.capture(jax.jit(step), *given, hardware="tpu-v5e")
+    (by_hand,) = [n for n, f in enumerate(cap.findings, 1) if f.advice and not f.changes]
+    assert "Not tried" not in str(cap.findings)
+    last = str(cap.findings.prove()).splitlines()[-1]
+    assert last.startswith(f"Not tried: finding {by_hand}, whose advice is a change of the program")

@@ -234,6 +234,7 @@ class Findings(Rows[Finding]):
     wireless: tuple[str, ...] = ()  # rules that need times on the wire, if there are none …
     no_wire: str = ""  # … and why: "no chip is known"
     prover: Callable[[Any], Findings] | None = field(default=None, repr=False)
+    were_proved: bool = False  # each advice that hloscope can carry out was tried
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the program that could be changed, which stays in its process."""
@@ -331,6 +332,14 @@ class Findings(Rows[Finding]):
             out.append(
                 f"{len(self.wireless)} rules about waiting for communication were not run:"
                 f' {self.no_wire}. Model a chip: hardware="tpu-v5e", or any other.'
+            )
+        by_hand = [n for n, f in enumerate(self.rows, 1) if f.advice and not f.changes]
+        if self.were_proved and by_hand:
+            one = len(by_hand) == 1
+            out.append(
+                f"Not tried: {'finding' if one else 'findings'} {', '.join(map(str, by_hand))},"
+                f" whose advice is {'a change' if one else 'changes'} of the program that prove()"
+                " cannot write."
             )
         return tuple(out)
 

@@ -7,6 +7,7 @@ findings ─▶ ways to follow each ─▶ running ─▶ Proof per way ─▶ f
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ...analysis.findings.finding import Finding, Findings
@@ -43,7 +44,7 @@ def prove(
         for key, rows in proofs.items()
     }
     cap.for_hosts.keep_proofs(kept)
-    return cap.findings
+    return replace(cap.findings, were_proved=only is None)
 
 
 def tried(cap: Capture, ways: list[Changes], options: ProofOptions) -> list[dict[str, Any] | None]:
