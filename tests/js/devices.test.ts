@@ -53,6 +53,8 @@ describe("totals", () => {
     const [total] = totalsBy(rows, () => "");
     expect([total.leastWire, total.wire]).toEqual([250, 300]);
     expect(executionsText(rows[0])).toBe("0–2");
+    const [one] = totalsBy([rows[0], rows[2]], () => ""); // the other branch sends nothing
+    expect([one.leastWire, one.wire]).toEqual([150, 300]);
   });
   test("are a lower bound only where each loop runs at least once", () => {
     const unknown = { executions: Number.NaN };
