@@ -8,7 +8,11 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from advice_pairs import counted_one_by_one, microbatches_of_whole_rows
+from advice_pairs import (
+    counted_one_by_one,
+    gradient_cut_as_the_batch_of,
+    microbatches_of_whole_rows,
+)
 from findings_programs import mesh, shaped
 from jax.sharding import AbstractMesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -200,3 +204,15 @@ def test_a_checkpoint_around_a_layer_with_a_loop_in_it_saves_memory(scanned: boo
     cap = hs.capture(jax.jit(jax.grad(lambda ws, x: (layers(ws, x) ** 2).sum())), *given)
     assert cap.memory.residuals
     assert not [f for f in cap.findings if "around a whole loop" in f.title]
+
+
+def test_activations_are_kept_in_parts_of_the_batch_only_if_weights_are_less_to_move() -> None:
+    """Of few rows the gathered weights are as much as all that is exchanged instead."""
+    for rows, gains in ((256, True), (32, False)):
+        before, after = (gradient_cut_as_the_batch_of(rows, done) for done in (False, True))
+        advised = [f for f in before.findings if "cuts the gradient" in f.advice]
+        assert bool(advised) == gains, rows
+        a, b = before.findings.headline.seconds, after.findings.headline.seconds
+        assert a is not None
+        assert b is not None
+        assert (a - b > 0.1 * a) == gains, rows

@@ -314,6 +314,10 @@ def gradient_cut_as_its_value(followed: bool) -> hs.Capture:
     "activations kept in parts of the batch, where weights are stored in shards (FSDP)", SECONDS,
 )  # fmt: skip
 def gradient_cut_as_the_batch(followed: bool) -> hs.Capture:
+    return gradient_cut_as_the_batch_of(1024, followed)
+
+
+def gradient_cut_as_the_batch_of(rows: int, followed: bool) -> hs.Capture:
     on = mesh("x")
 
     def layer(x: Any, w: Any) -> Any:
@@ -332,7 +336,7 @@ def gradient_cut_as_the_batch(followed: bool) -> hs.Capture:
     sizes = {"up": (4, 512, 2048), "down": (4, 2048, 512), "front": (512, 512)}
     params = {name: shaped(size, F32, on, None, "x") for name, size in sizes.items()}
     how = {name: w.sharding for name, w in params.items()}
-    return chip(step, params, shaped((16, 1024, 512), F32, on, "x"), out_shardings=how)
+    return chip(step, params, shaped((16, rows, 512), F32, on, "x"), out_shardings=how)
 
 
 @pair(

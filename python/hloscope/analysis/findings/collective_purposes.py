@@ -708,6 +708,7 @@ class OwnSharding:
     spec: tuple[Any, ...]
     shown: str
     cut_by: str  # "a constraint", "the sharding of `params['w']`"
+    price: int = 0  # bytes of weights that are gathered instead
 
 
 def own_sharding(facts: Facts, row: Collective) -> OwnSharding | None:
@@ -741,13 +742,14 @@ def own_sharding(facts: Facts, row: Collective) -> OwnSharding | None:
     if {one, other} != {"argument"} or by_weights[0] == by_weights[1]:
         return None
     cut_by = f"the sharding of `{min(foreign if by_weights[0] else own)}`"
-    at = _expression(facts, card) if by_weights[0] and _is_by_weights(row) else None
+    price = _weights_instead(row) if by_weights[0] else 0
+    at = _expression(facts, card) if price else None
     if at is None:  # it follows from another one, if there is one
         return OwnSharding("", (), "", cut_by)
     frame, spec = own_line(at.frames), _spec(needs)
     of = facts.expression(frame) if frame is not None else ""
     shown = f"`{of}` at {line}" if of else f"the value of {line}"
-    return OwnSharding(at.name, spec, shown, cut_by) if spec else None
+    return OwnSharding(at.name, spec, shown, cut_by, price) if spec else None
 
 
 def _spec(said: str) -> tuple[Any, ...] | None:
@@ -756,16 +758,14 @@ def _spec(said: str) -> tuple[Any, ...] | None:
     return ast.literal_eval(f"({axes.removesuffix(')')},)") if axes and ":" not in axes else None
 
 
-def _is_by_weights(row: Collective) -> bool:
-    """Whether what moves is a product with weights of fewer bytes, which could move instead."""
-    for o in _operands(row):
-        product = walk.source(o, _MOVED, inside_fusions=True).instruction
-        if product.opcode not in opcodes.PRODUCTS:
-            return False
-        shard = min(x.shape.byte_size for x in product.operands[:2])
-        if shard * row.group_size >= row.payload_bytes:
-            return False
-    return True
+def _weights_instead(row: Collective) -> int:
+    """Bytes of the weights that what moves is a product with, all of them; 0 if it is none."""
+    # XLA:CPU gives an all-to-all a piece for each device
+    made = {walk.source(o, _MOVED, inside_fusions=True).instruction for o in _operands(row)}
+    if any(i.opcode not in opcodes.PRODUCTS for i in made):
+        return 0
+    shards = (min(x.shape.byte_size for x in i.operands[:2]) for i in made)
+    return sum(shards) * row.group_size
 
 
 def _expression(facts: Facts, card: Why) -> Instruction | None:

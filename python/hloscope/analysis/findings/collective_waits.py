@@ -129,12 +129,14 @@ def _kept_so(facts: Facts, rows: list[Collective], waits: dict[int, float]) -> l
     """Values whose gradients would have their shardings if they were constrained to them, one of a
     line; [] where that would not save half of what is waited for."""
     saved: dict[OwnSharding, float] = defaultdict(float)
+    moved_by: dict[str, float] = defaultdict(float)
     for row in rows:
         if (known := own_sharding(facts, row)) is not None:
             saved[known] += waits[row.index]
+            moved_by[known.cut_by] += row.payload_bytes
     kept: dict[str, OwnSharding] = {}
     for known in sorted(saved, key=lambda x: -saved[x]):
-        if known.value:
+        if known.value and known.price < moved_by[known.cut_by]:
             kept.setdefault(known.value, known)
     causes = {known.cut_by for known in kept.values()}
     gained = sum(seconds for known, seconds in saved.items() if known.cut_by in causes)
