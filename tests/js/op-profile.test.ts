@@ -1,7 +1,7 @@
-import { beforeAll, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { decodeView, type ViewModel } from "../../js/base/model.ts";
 import { GROUPINGS, type ProfileRow, profileRows } from "../../js/state/cost/op-profile.ts";
-import { gzip, type Row, smallView } from "./small-view.ts";
+import { type GroupRow, gzip, type Row, smallView } from "./small-view.ts";
 
 const ROWS: Row[] = [
   { name: "p.1", opcode: "parameter", shape: "f32[8,4]", bytes: 128 },
@@ -11,7 +11,7 @@ const ROWS: Row[] = [
 ];
 
 let model: ViewModel;
-beforeAll(async () => {
+beforeEach(async () => {
   model = await decodeView(await gzip(smallView(ROWS)));
 });
 const metrics = () => [
@@ -31,6 +31,18 @@ test.each(GROUPINGS)("by %s the rows add up to the program, and to what is insid
     for (const each of inside) check(each);
   };
   for (const row of rows) check(row);
+});
+
+test("a scope has the sums of the scopes in it", async () => {
+  const scopes: GroupRow[] = [
+    { label: "layer", kind: "scope", parent: 1 },
+    { label: "mlp", kind: "scope", parent: 2 },
+  ];
+  const rows = ROWS.map((row, k) => ({ ...row, group: [1, 2, 3, 3][k] }));
+  model = await decodeView(await gzip(smallView(rows, scopes)));
+  const [main] = profileRows(model, metrics(), "scope", true);
+  const layer = main.inside?.().find((r) => r.label === "layer");
+  expect(layer?.sums).toEqual([8, 512 + 256 + 512]);
 });
 
 test("lines are named by file and line, kinds by family and opcode", () => {
