@@ -2,7 +2,7 @@
  * Marks on edges: where a value changes on its way, for example its sharding.
  *
  *     drawn edge      just before the consumer
- *     chip            at its left end
+ *     chip            at its left end, a move at the upper left corner: clear of all words
  *     closed group    at its left side for all changes inside, at its lower right corner for all
  *                     moves inside
  */
@@ -101,8 +101,8 @@ export function edgeMarks(scene: Scene, notes: readonly EdgeNote[]): EdgeMark[] 
       const chip =
         chips.find((c) => c.value === source) ?? chips.find((c) => c.kind === ChipKind.More);
       const [right, down] = chip ? scene.chipShift(v) : [0, 0];
-      const y = picture.y[v] + down + (chip ? chip.y + CHIP_HEIGHT / 2 : 0);
-      const x = picture.x[v] + right + (chip?.x ?? 0) - (moved ? 3 : 0);
+      const y = picture.y[v] + down + (chip ? chip.y + (moved ? 0 : CHIP_HEIGHT / 2) : 0);
+      const x = picture.x[v] + right + (chip?.x ?? 0);
       // Inside a closed group neither end is visible.
       if (moved && !chip) putInside(v, put);
       else put(`chip ${v} ${source}`, x, y, v);

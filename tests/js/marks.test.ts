@@ -94,6 +94,8 @@ test("at a chip of an open loop's title, which stands at its right end", () => {
   expect(scene.isOpen(item)).toBe(true);
   const [chip] = scene.picture.text[item].chips;
   const right = scene.rect(item).x + scene.rect(item).w;
-  expect(mark.x).toBeCloseTo(right - SIGN - 8 - chip.w - 3);
+  expect(mark.x).toBeCloseTo(right - SIGN - 8 - chip.w);
   expect(scene.chipAt(item, mark.x + 4, mark.y, CHIP_HEIGHT)).toBe(chip);
+  // at its corner: words begin below and to the right
+  expect(mark.y).toBeCloseTo(scene.picture.y[item] + scene.chipShift(item)[1] + chip.y);
 });

@@ -101,6 +101,8 @@ const TITLE_GAP = 20;
 const NO_CHIPS: Chip[] = [];
 /** An item with less of the program's work and of its operations is as low as an operation. */
 const SMALL_WORK = 0.01;
+/** How many times the least work of a stack's members the most is for their sizes to differ. */
+const OTHER_SIZE = 2;
 const SMALL_COUNT = 0.05;
 
 const INPUTS = [ChipKind.Parameter, ChipKind.Constant, ChipKind.From];
@@ -251,7 +253,10 @@ export class ItemWriter {
     };
   }
 
-  /** Amounts of a stack's first member as those of each: "about" where others have more or less. */
+  /**
+   * Amounts of a stack's first member as those of each: "about" where others have more or less.
+   * Members that do the same with arrays of other sizes are not the same work, and it says so.
+   */
   private each(p: Projection, item: number, amounts: string): string {
     const { tree, counts } = this;
     const { values } = tree.model.fold.members;
@@ -259,7 +264,11 @@ export class ItemWriter {
     const own = counts.of(tree.firstOf(p.nodes[item]));
     const others = values.subarray(first + 1, p.stackEnd[item]);
     const alike = others.every((g) => counts.of(tree.node(g)).every((n, k) => n === own[k]));
-    return `${alike ? "" : "about "}${amounts} each`;
+    const works = [...values.subarray(first, p.stackEnd[item])].map((g) =>
+      worthOf(tree, tree.node(g)),
+    );
+    const differ = Math.max(...works) > OTHER_SIZE * Math.min(...works);
+    return `${alike ? "" : "about "}${amounts} each${differ ? ", sizes differ" : ""}`;
   }
   /** What is in a closed container, and how much of what. */
   private summaryOf(node: number, small: boolean): { lines: string[]; sub: string } {
