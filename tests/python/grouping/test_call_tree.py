@@ -876,6 +876,18 @@ def test_a_cast_that_xla_moved_leaves_the_layers_their_function(
     assert sum(bool(re.fullmatch(r"decoder_layer \d", x)) for x in tree.label) >= 3 * 4
 
 
+def test_what_is_left_of_several_calls_is_not_one_more_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mask of all steps, the end of a gradient that XLA joined with others."""
+    program = ordinary("gnn")
+    monkeypatch.setattr(program, "STEPS", 4)
+    function, arguments = program.make()
+    tree = group_tree(dump(function, *arguments))
+    calls = {x.split("/")[0] for x in tree.label if x.startswith("message_passing_step")}
+    assert calls == {f"message_passing_step{x}" for x in (" 0", " 1", " 2", " 3", " · rest of 4")}
+
+
 def test_calls_around_equal_turns_of_a_loop_are_the_layers() -> None:
     """Two encoders in turn, each of four layers, each with two turns of a residual branch."""
 

@@ -13,6 +13,7 @@ from hloscope.view.schema import decode
 
 WEIGHT = jax.ShapeDtypeStruct((32, 32), jnp.float32)
 X = jax.ShapeDtypeStruct((8, 32), jnp.float32)
+SQUARE = WEIGHT
 
 
 def columns_of(function: Any, *arguments: Any) -> Any:
@@ -199,3 +200,32 @@ def test_what_a_rule_repeats_is_no_layers_of_a_line_that_runs_once() -> None:
     found = boxes(jax.grad(loss, (0, 1)), WEIGHT, X)
     assert "backward" in found
     assert not any(label.startswith(("layer", "loss ")) for label in found)
+
+
+def test_a_chain_of_products_on_one_line_is_not_several_calls() -> None:
+    """``a @ b @ c`` begins where ``a @ b`` does: both have one place."""
+
+    def between(p: Any, x: Any) -> Any:
+        return p["left"] @ jnp.sin(x) @ p["right"]
+
+    def all_of_them(layers: Any, xs: Any) -> Any:
+        return [jax.nn.softmax(between(p, x)) for p, x in zip(layers, xs, strict=True)]
+
+    found = folds(all_of_them, [{"left": WEIGHT, "right": WEIGHT}] * 4, [SQUARE] * 4)
+    assert "between [0..3]" in found
+
+
+def test_the_turns_of_a_loop_are_called_after_the_function_that_each_calls() -> None:
+    def conv(w: Any, x: Any) -> Any:
+        return jax.nn.softmax(x @ w)
+
+    def generator(p: Any, x: Any) -> Any:
+        x = conv(p["first"], before(x))
+        for w in p["up"]:
+            x = conv(w, jnp.sin(x))
+        return jnp.cos(conv(p["last"], jnp.tanh(x)))
+
+    first, last = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((16, 32), (32, 8)))
+    weights = {"first": first, "up": [WEIGHT] * 2, "last": last}
+    found = folds(generator, weights, jax.ShapeDtypeStruct((8, 16), jnp.float32))
+    assert "conv [0,1]" in found

@@ -7,6 +7,8 @@ from typing import Any
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+import optax
+import pytest
 from hloscope.analysis.base.phases.phases import OPTIMISER, phases
 from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.optimisers import after_updates
@@ -108,3 +110,42 @@ def test_a_sum_of_gradients_over_microbatches_is_no_update() -> None:
     inside = [label for g, label in enumerate(tree.label) if tree.parent[g] == loop]
     assert any("backward" in label for label in inside), inside
     assert not [label for label in inside if label.startswith(("optimizer", "parameter"))]
+
+
+def _layer(p: Any, x: Any) -> Any:
+    return jax.nn.softmax(x @ p["w"] + p["b"])
+
+
+def _loss(layers: Any, x: Any) -> Any:
+    for p in layers:
+        x = _layer(p, x)
+    return jnp.mean(jnp.sin(x))
+
+
+@pytest.mark.parametrize(
+    ("average", "name"),
+    [
+        (lambda new, old: optax.incremental_update(new, old, 0.01), "incremental_update"),
+        (lambda new, old: jax.tree.map(lambda n, o: 0.01 * n + 0.99 * o, new, old), ""),
+    ],
+)
+def test_an_average_of_the_weights_is_not_the_optimizers(average: Any, name: str) -> None:
+    tx = optax.adam(1e-3)
+
+    def train_step(layers: Any, state: Any, slow: Any, x: Any) -> Any:
+        updates, state = tx.update(jax.grad(_loss)(layers, x), state, layers)
+        layers = optax.apply_updates(layers, updates)
+        return layers, state, average(layers, slow)
+
+    shape = jax.ShapeDtypeStruct
+    layers = [{"w": shape((32, 32), jnp.float32), "b": shape((32,), jnp.float32)}] * 4
+    state = jax.eval_shape(tx.init, layers)
+    x = shape((8, 32), jnp.float32)
+    cap = hs.capture(train_step, layers, state, layers, x, exact=False, provenance=False)
+    tree, last = group_tree(cap.module), cap.module.entry.root
+    assert last is not None
+    averages = [o.index for o in last.operands[-8:]]  # a tuple of weights, states and averages
+    around = {tree.label[tree.group[row]] for row in averages}
+    assert "optimizer · adam" not in around
+    assert {tree.label[tree.group[o.index]] for o in last.operands[:8]} == {"optimizer · adam"}
+    assert name in {*tree.label, ""}

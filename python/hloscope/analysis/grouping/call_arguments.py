@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...hlo import opcodes
 from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, REMAT
 from ..base.table import Table
-from .call_tree import AT_LINE
+from .call_tree import AT_LINE, unnumbered
 from .group_nodes import Node, within
 
 # Moves of an argument, such as a cast, between it and the call that uses it.
@@ -85,7 +85,7 @@ def tell_twins_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
             call.label = f"{call.label} · {call.given}"
 
 
-def tell_apart(top: Node, t: Table) -> None:
+def tell_apart(top: Node, t: Table, product: NDArray[np.bool_]) -> None:
     """Gives calls of one name in one group names that differ, in place.
 
     Calls of one line have numbers already; those of several lines may have the same ones.
@@ -93,10 +93,15 @@ def tell_apart(top: Node, t: Table) -> None:
     for node in within(top):
         same: dict[str, list[Node]] = defaultdict(list)
         numbered: dict[str, list[Node]] = defaultdict(list)
+        paths = (child.path for child in node.children if child.path)
+        calls_of = Counter(unnumbered(p[-1]) for p in paths if p[-1].endswith(LAYER))
         for child in node.children:
             name = child.path[-1] if child.path else ""
             if name.endswith(LAYER):
                 numbered[_NUMBER.sub("", child.label)].append(child)
+            elif calls_of[name] > 1 and not any(product[n.members].any() for n in within(child)):
+                # what is of several of these calls, or nobody knows of which
+                child.label = f"{child.label} · rest of {calls_of[name]}"
             elif AT_LINE in name:
                 same[child.label].append(child)
         for label, calls in numbered.items():

@@ -71,6 +71,8 @@ AROUND_ALL = 0.97
 A_PASS = 0.1
 
 OPTIMIZER_PACKAGES = ("optax",)
+# Functions of theirs that update no parameters by gradients: averages and copies of them.
+NO_OPTIMIZER = frozenset(["incremental_update", "periodic_update"])
 # Packages whose functions wrap the person's.
 MODULE_PACKAGES = ("jax", "flax", "equinox", "haiku")
 
@@ -122,6 +124,14 @@ def label(name: str) -> str:
     return name.partition(AT_LINE)[0]
 
 
+def unnumbered(name: str) -> str:
+    """The call that a numbered one is of: ``mlp`` of ``mlp 3``."""
+    if not name.endswith(LAYER):
+        return name
+    call, _, at = name.removesuffix(LAYER).partition(AT_LINE)
+    return f"{call.rpartition(' ')[0]}{AT_LINE}{at}"
+
+
 @per_module
 def call_tree(module: Module) -> CallTree | None:
     """The calls of every instruction; None where frames show too little."""
@@ -169,6 +179,7 @@ class _Builder:
         scopes = [_scopes(n, functions) for n in t.places]
         jitted = [_jitted(n, functions) for n in t.places]
         self.library = [helpers[f] or jitted[p] for f, p in zip(ids, t.place.tolist(), strict=True)]
+        in_module = {frame: _in_module(frames, frame) for frame in set(ids)}
         keys: dict[Key, int] = {}
         rows = np.flatnonzero((own >= 0) | self.named)
         of_row = np.full(len(own), -1, np.int64)
@@ -176,7 +187,8 @@ class _Builder:
             rows.tolist(), own[rows].tolist(), t.place[rows].tolist(), strict=True
         ):
             stack, line = self.stacks[k] if k >= 0 else ((), (0, 0))
-            key = (scopes[place], stack[around:], line)
+            scope, stack = _with_class(scopes[place], stack[around:], line, in_module[ids[row]])
+            key = (scope, stack, line)
             of_row[row] = keys.setdefault(key, len(keys))
         by_pass = [not {IN_FORWARD, IN_BACKWARD}.isdisjoint(name_phases(n)) for n in t.places]
         in_pass = {int(k) for k in np.unique(of_row[rows[np.array(by_pass, bool)[t.place[rows]]]])}
@@ -743,6 +755,9 @@ def _stack(frames: FrameTable, frame: int) -> tuple[Place, bool, str]:
             by_optimizer = by_optimizer or (
                 any(f"/{p}/" in f.file for p in OPTIMIZER_PACKAGES) and "/losses/" not in f.file
             )
+            if function in NO_OPTIMIZER:
+                by_optimizer, helper = False, function
+                break
             if function.isidentifier() and not any(f"/{p}/" in f.file for p in MODULE_PACKAGES):
                 helper = helper or function
             continue
@@ -762,6 +777,12 @@ def _stack(frames: FrameTable, frame: int) -> tuple[Place, bool, str]:
         lines.append(f.line)
         at = here
     return (tuple(out), at if out else (0, 0)), by_optimizer, helper
+
+
+def _in_module(frames: FrameTable, frame: int) -> bool:
+    """Whether a module of a library, called by the person's own code, made it."""
+    inside = takewhile(lambda f: is_library(f.file), frames.stack(frame))
+    return any(f"/{p}/" in f.file for f in inside for p in MODULE_PACKAGES if p != "jax")
 
 
 def _jitted(op_name: str, functions: frozenset[str]) -> str:
@@ -795,6 +816,27 @@ def _scopes(op_name: str, functions: frozenset[str]) -> Path:
         and not c.endswith(CALLED)
         and c.rpartition("<locals>.")[2] not in functions - {c}
     )
+
+
+def is_class(name: str) -> bool:
+    """Whether it is a class of a package, with the package: ``eqx.nn.Linear``."""
+    package, _, last = name.rpartition(".")
+    parts = [*package.split("."), last]
+    return package.islower() and last[:1].isupper() and all(map(str.isidentifier, parts))
+
+
+def _with_class(
+    scope: Path, stack: Stack, line: tuple[int, int], in_module: bool
+) -> tuple[Path, Stack]:
+    """Scopes and calls with the module of a library that is called on this line as a call.
+
+    Equinox names classes, not modules: those called on two lines are two.
+    """
+    if in_module and line != (0, 0):
+        for n, name in enumerate(scope):
+            if is_class(name):
+                return scope[:n] + scope[n + 1 :], (*stack, TracedCall("", name, line))
+    return scope, stack
 
 
 Item = tuple[Path, Stack, tuple[int, int], int]  # scopes and calls that are left, line, number

@@ -36,6 +36,7 @@ from ..base.labels.flags import QUIET, flags
 from ..base.labels.labels import is_words_of_opcodes, labels, shorten
 from ..base.lines.frames import is_library
 from ..base.table import Table, table
+from .call_tree import is_class
 from .groups import KINDS, GroupTree
 from .which_call import RUN_BY, Site, called, runs, which
 
@@ -450,6 +451,9 @@ class BoxNames:
         ]  # fmt: skip
         around = {g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted}
         out = self._apart(around, lambda g: self.tree.label[g])
+        for g, product in self._of_no_line.items():
+            if g in out:
+                out[g] = f"{product} · {shorten(out[g], LONGEST - len(product))}"
         told = self._which
         for g, call in self._calls.items():
             if g in told:
@@ -504,14 +508,17 @@ class BoxNames:
             beside = {n for n in seen[file, function] if code.function[n] == code.function[call]}
             calls = sorted(beside.union(code.calls(call)), key=lambda n: (code.line(n), n))
             at = calls.index(call)
-            if told := which(_last(function), [code.site(n) for n in calls]):
+            if told := which(function, [code.site(n) for n in calls]):
                 (words if len(calls) > 1 else alone)[place] = told[at]
             if len(calls) > 1:
                 numbers[place] = f" {1 + at}"
-        # an argument of the program says more than a number, or than a variable of a letter or two
+        # an argument of the program says more than a number, or than a variable of a letter or two,
+        # but not the weights of a library's module
         by_line = {g: place for g, place in places.items() if not self._calls[g].given}
         telling = {
-            place: word for place, word in words.items() if len(word) >= len(" · ") + TELLING
+            place: word
+            for place, word in (alone | words).items()
+            if is_class(place[2]) or (place in words and len(word) >= len(" · ") + TELLING)
         }
         return (
             self._distinct(by_line, numbers)
@@ -532,12 +539,13 @@ class BoxNames:
         """The frame that calls a group's function on a line, and at a column if one is known."""
         for frame in self._weights[g]:
             own = [f for f in self.frames.stack(frame) if not is_library(f.file)]
-            for callee, caller in pairwise(own):
+            made = [*pairwise(own), *((None, f) for f in own[:1])]  # last what calls a library
+            for callee, caller in made:
                 if caller.line != line or caller.file not in self.codes:
                     continue
                 if column and str(caller.column) != column:
                     continue
-                if _name(callee.function) == function:
+                if is_class(function) if callee is None else _name(callee.function) == function:
                     return caller
         return None
 
@@ -671,6 +679,18 @@ class BoxNames:
         rows = np.flatnonzero(of_product & self._fused & (self.frame > 0))
         for c, f in zip(self.t.computation[rows].tolist(), self.frame[rows].tolist(), strict=True):
             out[c][f] += 1
+        return out
+
+    @cached_property
+    def _of_no_line(self) -> dict[int, str]:
+        """Groups with a product of which XLA kept no line, and its kind: no code names that."""
+        known = np.array([bool(c) for c in self._inside], bool)
+        no_line = self.frame <= 0
+        no_line[self.t.called.rows[known[self.t.called.values]]] = False
+        out: dict[int, str] = {}
+        for kind in ("matmul", "convolution"):
+            rows = np.isin(families(self.module), [ID[kind]]) & ~self._fused & no_line
+            out |= dict.fromkeys(self.tree.group[rows].tolist(), kind)
         return out
 
     @cached_property

@@ -146,11 +146,15 @@ class _Contents:
         return out
 
     def on_the_way(self, a: int, b: int, between: list[int]) -> bool:
-        """Whether one of ``between`` needs one of ``a`` and ``b`` and serves the other."""
+        """Whether one of ``between`` needs one of ``a`` and ``b`` and serves the other.
+
+        What serves the products of both is before them, though XLA merged something of it later.
+        """
         groups = [a, b, *between]
         products = {g: self._products(g) for g in groups}
+        multiply = {g for g in groups if len(products[g])}
         for g in groups:  # without products: all that it does
-            if not len(products[g]):
+            if g not in multiply:
                 products[g] = np.concatenate([self._rows(x) for x in self._subtree(g)])
         graph = self._graph(int(self.table.computation[products[a][0]]))
         bits = {r - graph.first: 1 << n for n, g in enumerate(groups) for r in products[g].tolist()}
@@ -160,9 +164,11 @@ class _Contents:
             for g in groups
         }
         return any(
-            (needs[x] & first and needs[last] & 1 << n)
+            needs[x] & 1 << groups.index(first)
+            and needs[last] & 1 << n
+            and not (first in multiply and needs[first] & 1 << n)
             for n, x in enumerate(between, 2)
-            for first, last in ((1, b), (2, a))
+            for first, last in ((a, b), (b, a))
         )
 
     def product_shapes(self, g: int) -> Counter[int]:

@@ -243,7 +243,7 @@ class _TreeBuilder:
             return
         self._scope(top, first, last, owner)
         if self.outline.by_calls:
-            tell_apart(top, self.t)
+            tell_apart(top, self.t, self.products)
         simplify(top, self.quiet, self._is_piece)
         if self.outline.by_calls:
             tell_twins_apart(top, self.t, self.products)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, REMAT, Path
 from ..base.table import Ints, Table
-from .call_tree import AT_LINE
+from .call_tree import AT_LINE, unnumbered
 from .layers.repeats import Graph
 
 if TYPE_CHECKING:
@@ -44,13 +44,15 @@ _NONE = 1 << 40
 class Steady:
     """What runs once in each call of the function around it, and what is in a loop of it.
 
-    Calls by their lines; rows by the line of the innermost function.
+    Calls by their lines; rows by the line of the innermost function. ``products``: how many of
+    them one run of that line makes.
     """
 
     calls: set[str]
     calls_in_loops: set[str]
     rows: Mask
     rows_in_loops: Mask
+    products: Ints
 
     def times(self, lines: Lines, depth: list[int] | None, first: int) -> int:
         """How often the function of these lines is called, as its steady lines say; 0 if none is.
@@ -59,7 +61,7 @@ class Steady:
         """
         often = _often(lines, depth, first)
         known = [
-            often[path, place]
+            often[path, place] // int(self.products[rows].max())
             for (path, place), rows in lines.items()
             if self.rows[rows].all() and self.are_steady(path)
         ]
@@ -388,12 +390,4 @@ def _calls(path: Path) -> Path:
 
     Nor does it need the layers that repetition found there, which have no line.
     """
-    return tuple(dict.fromkeys(_unnumbered(name) for name in path if not _line(name).isdigit()))
-
-
-def _unnumbered(name: str) -> str:
-    """The call that a numbered one is of: ``mlp`` of ``mlp 3``."""
-    if not name.endswith(LAYER):
-        return name
-    call, _, at = name.removesuffix(LAYER).partition(AT_LINE)
-    return f"{call.rpartition(' ')[0]}{AT_LINE}{at}"
+    return tuple(dict.fromkeys(unnumbered(name) for name in path if not _line(name).isdigit()))

@@ -30,7 +30,7 @@ from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
 from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, table
-from .call_tree import AT_LINE, CallTree, call_tree, label
+from .call_tree import AT_LINE, CallTree, call_tree, label, unnumbered
 from .inside_calls import move_inside_calls
 from .instances import Instances, Steady, runs_in_each
 from .layers.layers import Layers, Run, layers
@@ -120,6 +120,7 @@ class _Composer:
         self._optimizers()
         combined = t.by_opcode(combines, bool) & (t.operands.counts > 1)
         top = self.ids.get((), -2)
+        self._gradients()
         scope = inherit_scope(t, self.own, combined, top)
         self._to_its_pass(scope)
         hoist(t, self.own, scope, self.paths, combined, (flags(self.module) & INLINE) != 0)
@@ -131,6 +132,83 @@ class _Composer:
         self._to_numbered(scope)
         known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
         return Outline(known, {}, True, self.tree.differentiated)
+
+    def _gradients(self) -> None:
+        """Gives gradients' products the call that they are of, if XLA left them without a name,
+        and the layer.
+
+        That of the forward pass's product with the same activation or weight: one reads the
+        activation and a gradient, one the weight and a gradient.
+        """
+        back = np.isin(self._phase, (IN_BACKWARD, REMATERIALISED))
+        late = np.array([BACKWARD in p for p in self.paths] + [False], bool)[self.own]
+        if self._nests:  # nobody knows of which derivative a gradient is
+            return
+        calls: dict[int, set[Path]] = defaultdict(set)
+        for row in np.flatnonzero(self.product & (self.own >= 0) & ~late).tolist():
+            path = self._path(row)
+            if FORWARD in path:
+                for given in self._given(row):
+                    calls[given].add(path)
+        nameless = (self.own < 0) & back & ~self._fused
+        for row in np.flatnonzero(self.product & (nameless | late)).tolist() if calls else ():
+            for of in (calls.get(given, ()) for given in self._given(row)):
+                if len(of) == 1:
+                    (path,) = of
+                    path = tuple(BACKWARD if p == FORWARD else p for p in path)
+                    same = tuple(map(unnumbered, path)) == tuple(map(unnumbered, self._path(row)))
+                    if not nameless[row] and not same:
+                        continue
+                    self.own[row] = self._id(path)
+
+    @cached_property
+    def _nests(self) -> bool:
+        """Whether a derivative is in another one."""
+        return any(sum(name in (FORWARD, BACKWARD) for name in p) > 1 for p in self.tree.paths)
+
+    def _given(self, row: int) -> list[int]:
+        """What a product reads, before casts, transposes and copies, and before one fusion.
+
+        An activation is worked out in a fusion for the forward pass, and in another one, with the
+        transpose of it, for the weight's gradient: both read the same array.
+        """
+        out = [self._before_casts(at) for at in self._operands(row)]
+        for at in out[:]:
+            if self._phase[at] == IN_FORWARD and at in self._plain_fusions:
+                given = [self._before_casts(k) for k in self._operands(at)]
+                size = {k: self.t.shapes[self.t.shape[k]].elements for k in given}
+                out += [k for k in given if size[k] == max(size.values())]
+        return out
+
+    def _operands(self, row: int) -> list[int]:
+        begin, end = self.t.operands.offsets[row : row + 2].tolist()
+        out: list[int] = self.t.operands.values[begin:end].tolist()
+        return out
+
+    def _before_casts(self, row: int) -> int:
+        for _ in range(LONGEST_CHAIN):
+            given = self._operands(row)
+            if not self._casts[row] or len(given) != 1:
+                break
+            (row,) = given
+        return row
+
+    @cached_property
+    def _phase(self) -> Ints:
+        return np.asarray(phases(self.module), np.int64)
+
+    @cached_property
+    def _plain_fusions(self) -> set[int]:
+        """Fusions without products."""
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool) & ~self.product
+        return set(np.flatnonzero(fusion).tolist())
+
+    @cached_property
+    def _fused(self) -> Mask:
+        """Rows in fusions."""
+        caller, _ = self.t.caller()
+        fusion = self.t.by_opcode(lambda o: o == "fusion", bool)
+        return np.asarray(((caller >= 0) & fusion[caller])[self.t.computation])
 
     def _tell_calls_apart(self, scope: Ints, place: Ints) -> None:
         t = self.t
@@ -149,8 +227,10 @@ class _Composer:
     def steady(self) -> Steady:
         ids = np.array(self.module.source_frames()[1], np.int64)
         looped = {f"{line}:{column}" for line, column in self.code.calls_in_loops}
-        lines = (self.code.lines, self.code.lines_in_loops)
-        return Steady(self.once, looped, *(np.isin(ids, list(frames)) for frames in lines))
+        rows = np.isin(ids, list(self.code.lines))
+        rows_in_loops = np.isin(ids, list(self.code.lines_in_loops))
+        products = np.array([self.code.products.get(k, 1) for k in ids.tolist()], np.int64)
+        return Steady(self.once, looped, rows, rows_in_loops, products)
 
     def _run_once(self, rows: Ints) -> bool:
         """Whether the person's code has these rows in no loop: what is repeated is a library's."""
@@ -320,7 +400,10 @@ class _Composer:
         paths = [*self.paths, ()]  # rows outside all calls have -1: the last
         path_of = self.own[rows]
         late = np.array([BACKWARD in p for p in paths])[path_of]
+        back = np.isin(self._phase[rows], (IN_BACKWARD, REMATERIALISED))
         mine = np.isin(layer, list(members)) & (late == (BACKWARD in shared))
+        if not self._nests:  # a gradient without a name is not where others are
+            mine &= (path_of >= 0) | ~back
         products = self.product[rows]
 
         def within(path: Path) -> Mask:
@@ -338,7 +421,16 @@ class _Composer:
         while len(shared) > max(1, level) and AT_LINE in shared[-2]:
             # the call around is repeated as well if it has other products, all of them in layers
             others = products & within(shared[:-1]) & ~within(shared)
-            with_others = len(np.unique(layer[others & mine]))
+            lines: dict[tuple[int, int], set[int]] = defaultdict(set)
+            of_others = others & mine
+            for k, at, held in zip(
+                self.own[rows[of_others]].tolist(),
+                self.tree.place[rows[of_others]].tolist(),
+                layer[of_others].tolist(),
+                strict=True,
+            ):
+                lines[k, at].add(held)
+            with_others = max(map(len, lines.values()), default=0)
             if with_others <= MOST * len(members) or not is_repeated(shared[:-1]):
                 break
             shared = shared[:-1]
@@ -352,7 +444,8 @@ class _Composer:
             name = UNNAMED  # they are in the call that has the name
         if whole:
             function, _, at = shared[-1].partition(AT_LINE)
-            name = run.name if self._serves_several(shared) else function
+            of_weights = self._serves_several(shared) and not run.name.endswith(UNNAMED)
+            name = run.name if of_weights else function
         prefix = shared[:-1] if whole else shared
         homes = {} if whole else self._homes(run, len(shared))
         titles = _titles(homes)
@@ -595,12 +688,15 @@ class _Composer:
         callers = {p[:-1] for p in self.tree.differentiated}
         at_caller = np.array([p in callers for p in self.paths] + [False], bool)[self.own]
         loop = t.by_opcode(lambda o: o == "while", bool)  # of steps: each has an update in it
+        # A step that is counted, a loss that is averaged: no call whose work makes only scalars.
+        array = np.array([any(x.rank for x in s.leaves() if x.is_array) for s in t.shapes], bool)
+        array = array[t.shape] & (self.own >= 0) & ~t.silent
+        if (given & array).any():  # what is beside it is not it: an average of the weights
+            at_caller[:] = False
         inline = at_caller & (phase == OPTIMISER) & self._steps[t.computation] & ~loop
         inline &= self._serves_updates(inline)
         mine = (given | inline) & (self.own >= 0) & ~t.silent
-        # A step that is counted, a loss that is averaged: no call whose work makes only scalars.
-        array = np.array([any(x.rank for x in s.leaves() if x.is_array) for s in t.shapes], bool)
-        updates = np.unique(self.own[mine & array[t.shape]])
+        updates = np.unique(self.own[mine & array])
         rows = np.flatnonzero(mine & (given | np.isin(self.own, updates)))
         if not len(rows):
             return

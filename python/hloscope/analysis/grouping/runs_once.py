@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,8 @@ class Once:
     calls_in_loops: frozenset[Place] = frozenset()
     calls_in_inner_loops: frozenset[Place] = frozenset()  # in a loop of a loop
     lines_in_loops: frozenset[int] = frozenset()
+    # Frames by how many products the code there writes, if more than one: ``a @ b @ c`` is two.
+    products: Mapping[int, int] = field(default_factory=dict)
 
 
 def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
@@ -63,6 +65,7 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
     out: dict[Place, bool] = {}
     loops: dict[Place, int] = {}
     lines: dict[bool, set[int]] = {False: set(), True: set()}
+    products: dict[int, int] = {}
     for frame in set(ids):
         stack = frames.stack(frame)[::-1]
         own = [n for n, f in enumerate(stack) if not is_library(f.file) and f.function]
@@ -72,6 +75,8 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
         last = stack[own[-1]] if own else None
         if last is not None and (repeats := files[last.file].repeats.get(last.line)) is not None:
             lines[repeats > 0].add(frame)
+            if (n := files[last.file].products[last.line, last.column or 0]) > 1:
+                products[frame] = n
         for n, m in pairwise(own):
             caller, callee = stack[n], stack[m]
             if callee in stack[:m]:  # jax has what is around a loop once more for its body
@@ -89,6 +94,7 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
         frozenset(place for place, depth in loops.items() if depth),
         frozenset(place for place, depth in loops.items() if depth > 1),
         frozenset(lines[True]),
+        products,
     )
 
 
@@ -99,6 +105,7 @@ class _Calls:
         self.at: dict[Place, list[tuple[ast.Call, int]]] = defaultdict(list)
         self.on_line: dict[int, list[tuple[ast.Call, int]]] = defaultdict(list)
         self.repeats: dict[int, int] = {}  # by line, in how many loops something on it is
+        self.products: Counter[Place] = Counter()  # by where they begin
         self.imported: set[str] = set()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -112,6 +119,8 @@ class _Calls:
                 self.repeats[line] = max(self.repeats.get(line, 0), repeats)
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imported |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+                self.products[node.lineno, node.col_offset] += 1
             elif isinstance(node, ast.Call):
                 self.at[node.lineno, node.col_offset].append((node, repeats))
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):

@@ -16,6 +16,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+from .call_tree import is_class
+
 # Letters of a word that tells calls apart, and those where it is more than one variable.
 LONGEST_WORD = 22
 # Arguments and results of a call that are compared.
@@ -26,10 +28,17 @@ Site = tuple[ast.Call, Sequence[ast.AST]]
 
 
 def which(function: str, sites: Sequence[Site]) -> list[str]:
-    """What tells each of these calls of a function from the others: " · u1"; [] if nothing."""
+    """What tells each of these calls of a function from the others: " · u1"; [] if nothing.
+
+    A library's module is told by what the person called: ``encoder`` of ``vmap(self.encoder)(x)``.
+    """
+    if is_class(function):
+        words = [_word(_wrapped(call)) for call, _ in sites]
+        if all(words) and len(set(words)) == len(words):
+            return words
     if len(sites) == 1:
         name = called(sites[0][0])
-        return [_word(name)] if name != function else []
+        return [_word(name)] if name != function.rpartition(".")[2] else []
     for of in _WAYS:
         words = [of(site) for site in sites]
         if all(words) and len(set(words)) == len(words):
@@ -43,6 +52,14 @@ def called(node: ast.AST) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
+
+
+def _wrapped(call: ast.Call) -> str:
+    """The name of what a call runs, whatever it is wrapped in."""
+    function: ast.AST = call.func
+    while isinstance(function, ast.Call) and function.args:
+        function = function.args[0]
+    return _plain(function) if function is not call.func else called(call)
 
 
 # jax's loops, and which argument of each is the function that every turn runs.

@@ -254,7 +254,7 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
         # a loop of whole steps is no optimiser, and what it is given is not the optimiser's alone
         out[unmarked & is_path & after & ~_holding_both(t, out)] = OPTIMISER
         bodies = _unmarked_bodies(t, out)
-        told = (is_path | _named_inside(t, is_path)) & unmarked & ~after
+        told = (is_path | _named_inside(t, out, is_path)) & unmarked & ~after
         told &= ~bodies[t.computation]
         updates = used_as(t, out) == OPTIMISER
         out[serve_optimiser(t, out, told, after, updates)] = OPTIMISER
@@ -350,11 +350,12 @@ def _holding_both(t: Table, out: Phases) -> npt.NDArray[np.bool_]:
     return runs & both
 
 
-def _named_inside(t: Table, is_path: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Fusions without a name that hold named rows."""
+def _named_inside(t: Table, phase: Phases, is_path: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Fusions without a name that hold named rows, none of them of a pass."""
     out = np.zeros(len(is_path), bool)
     holds = np.zeros(len(t.first), bool)
     holds[t.computation[is_path]] = True
+    holds[t.computation[np.isin(phase, (FORWARD, BACKWARD, REMATERIALISED))]] = False
     out[t.called.rows[holds[t.called.values]]] = True
     fusion = t.by_opcode(lambda o: o == "fusion", bool)
     return np.asarray(out & fusion & (t.op_name == 0), np.bool_)
@@ -370,18 +371,16 @@ def _with_what_they_fuse(t: Table, out: Phases, rows: npt.NDArray[np.bool_]) -> 
 
 
 def _inherit(t: Table, out: Phases) -> None:
-    """Rows without any name: later than forward by their operands, else by first user."""
+    """Rows without any name: later than forward by their operands, else by first user.
+
+    A copy of an activation that only a gradient's product reads makes that no later.
+    """
     unknown = out == UNKNOWN
-    phase = bytearray(out.tobytes())
+    known = _by_users(t, out, unknown)
+    late = unknown & (known == OPTIMISER)
+    free = late | (unknown & (known == UNKNOWN))
+    phase = bytearray(np.where(free, UNKNOWN, known).astype(np.uint8).tobytes())
     known = np.frombuffer(phase, np.uint8)
-    waves, (users, values) = in_order(t, into(t, unknown), last_first=True)
-    for i, o in waves:
-        some = known[i] != UNKNOWN
-        known[o[some]] = known[i[some]]
-    for u, v in zip(users.tolist(), values.tolist(), strict=True):
-        if phase[u]:
-            phase[v] = phase[u]
-    free = unknown & ((known == UNKNOWN) | (known == OPTIMISER))
     made_from = bytearray([FORWARD]) * len(phase)
     made = np.frombuffer(made_from, np.uint8)
     # users come in order: what they use is settled
@@ -394,4 +393,18 @@ def _inherit(t: Table, out: Phases) -> None:
     for u, v in zip(users.tolist(), values.tolist(), strict=True):
         if phase[v] > made_from[u]:
             made_from[u] = phase[u] = phase[v]
-    out[:] = known
+    out[:] = _by_users(t, known, late & (known == UNKNOWN))
+
+
+def _by_users(t: Table, out: Phases, unknown: npt.NDArray[np.bool_]) -> Phases:
+    """The phases with those of the first user that has one for unknown rows."""
+    phase = bytearray(out.tobytes())
+    known = np.frombuffer(phase, np.uint8)
+    waves, (users, values) = in_order(t, into(t, unknown), last_first=True)
+    for i, o in waves:
+        some = known[i] != UNKNOWN
+        known[o[some]] = known[i[some]]
+    for u, v in zip(users.tolist(), values.tolist(), strict=True):
+        if phase[u]:
+            phase[v] = phase[u]
+    return known
