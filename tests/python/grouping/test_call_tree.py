@@ -24,6 +24,7 @@ from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
 from hloscope.analysis.grouping.loop_names import loop_labels
 from hloscope.analysis.grouping.worth import worth
 from hloscope.view import build_view
+from hloscope.view.context import Context
 from hloscope.view.schema import decode
 from quickly import as_users_do
 
@@ -947,3 +948,24 @@ def test_what_is_in_a_loop_is_not_said_to_be_outside_of_it() -> None:
     found = group_tree(dump(function, *arguments)).label
     assert "laplace" in found
     assert "laplace, outside its loop" not in found
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_two_calls_on_one_line_are_told_apart_by_what_they_are_given(exact: bool) -> None:
+    def dense(p: Any, x: jax.Array) -> jax.Array:
+        return jax.nn.softmax(x @ p["w"] + p["b"])
+
+    def mlp(p: Any, x: jax.Array) -> jax.Array:
+        return dense(p["down"], jax.nn.gelu(dense(p["up"], x)))
+
+    def stack(layers: Any, x: jax.Array) -> jax.Array:
+        for p in layers:
+            x = x + mlp(p, jnp.sort(x, 0))
+        return jnp.cumsum(jnp.sin(x), 0)
+
+    part = {"w": w(32, 32), "b": w(32)}
+    layers = [{"up": part, "down": part}] * 4
+    cap = hs.capture(stack, layers, w(8, 32), exact=exact, provenance=exact)
+    labels_ = Context(cap.module, cap.target).group_labels
+    found = [x for x in labels_ if x.startswith("dense")]
+    assert sorted(found) == 4 * ["dense · down"] + 4 * ["dense · up"]

@@ -229,3 +229,24 @@ def test_the_turns_of_a_loop_are_called_after_the_function_that_each_calls() -> 
     weights = {"first": first, "up": [WEIGHT] * 2, "last": last}
     found = folds(generator, weights, jax.ShapeDtypeStruct((8, 16), jnp.float32))
     assert "conv [0,1]" in found
+
+
+def refined(p: Any, x: Any) -> Any:
+    for _ in range(4):
+        x = x + jax.nn.softmax(x @ p["in"]) @ p["out"]
+    return x
+
+
+def layered(layers: Any, x: Any) -> Any:
+    for p in layers:
+        x = x + jax.nn.softmax(x @ p["in"]) @ p["out"]
+    return x
+
+
+@pytest.mark.parametrize(("of", "name"), [(refined, "iteration"), (layered, "layer")])
+def test_turns_with_the_same_weights_are_iterations(of: Any, name: str) -> None:
+    def model(p: Any, x: Any) -> Any:
+        return before(of(p, before(x)))
+
+    layer = {"in": WEIGHT, "out": WEIGHT}
+    assert f"{name} [0..3]" in folds(model, layer if of is refined else [layer] * 4, X)

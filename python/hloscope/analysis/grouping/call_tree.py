@@ -218,11 +218,15 @@ class _Builder:
         assert self.module.origins is not None
         python = self.module.origins.python
         places = list(stacks)[1:]
+        columns = self._columns(own, exact, places)
         whole: dict[int, Stack] = {}
         same: dict[tuple[tuple[str, str], ...], set[Stack]] = defaultdict(set)
         for number in np.unique(exact[exact >= 0]).tolist():
             mine = [c for c in python.stack(python[number]) if not c.name.startswith("<")]
-            stack = tuple(TracedCall(c.file, c.function, (c.called_at, 0), c.number) for c in mine)
+            stack = tuple(
+                TracedCall(c.file, c.function, (c.called_at, columns.get(c.number, 0)), c.number)
+                for c in mine
+            )
             whole[number] = stack
             for n in range(1, len(stack) + 1):
                 same[tuple((c.file, c.function) for c in stack[:n])].add(stack[:n])
@@ -246,6 +250,23 @@ class _Builder:
                 known[key] = stacks.setdefault(place, len(stacks) - 1) if found else -1
             out[row] = known[key]
         return out
+
+    def _columns(self, own: Ints, exact: Ints, places: list[Place]) -> dict[int, int]:
+        """The column of each known call on its line, where all frames in it agree.
+
+        ``down(gelu(up(x)))`` calls one function twice on a line.
+        """
+        assert self.module.origins is not None
+        python = self.module.origins.python
+        found: dict[int, set[int]] = defaultdict(set)
+        both = (exact >= 0) & (own >= 0)
+        for number, k in set(zip(exact[both].tolist(), own[both].tolist(), strict=True)):
+            mine = [c for c in python.stack(python[number]) if not c.name.startswith("<")]
+            for known, frame in zip(reversed(mine), reversed(places[k][0]), strict=False):
+                if (known.file, known.function) != _of(frame) or known.called_at != frame.at[0]:
+                    break
+                found[known.number].add(frame.at[1])
+        return {number: of.pop() for number, of in found.items() if len(of) == 1}
 
     def _without_others(self, own: Ints) -> None:
         """Takes the stacks of other programs away, in place.

@@ -37,6 +37,7 @@ from ..base.labels.labels import is_words_of_opcodes, labels, shorten
 from ..base.lines.frames import is_library
 from ..base.table import Table, table
 from .call_tree import is_class
+from .group_nodes import NAMELESS
 from .groups import KINDS, GroupTree
 from .which_call import RUN_BY, Site, called, runs, which
 
@@ -447,7 +448,8 @@ class BoxNames:
             return {}
         wanted = [
             g for g, name in enumerate(self.tree.label)
-            if KINDS[self.tree.kind[g]] in ("component", "section") and is_words_of_opcodes(name)
+            if KINDS[self.tree.kind[g]] in ("component", "section")
+            and (name == NAMELESS or is_words_of_opcodes(name))
         ]  # fmt: skip
         around = {g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted}
         out = self._apart(around, lambda g: self.tree.label[g])

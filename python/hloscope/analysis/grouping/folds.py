@@ -22,7 +22,7 @@ from ..base.labels.families import ID, families
 from ..base.structure import computation_hashes, instruction_hashes, mix, tokens
 from ..base.table import Ints, Table, intern, table
 from .groups import KINDS, GroupTree
-from .layers.names import UNNAMED
+from .layers.names import ITERATION, UNNAMED
 from .layers.repeats import Graph
 
 if TYPE_CHECKING:
@@ -245,7 +245,9 @@ def _runs(
             sets += _that_follow(part, tree, contents, with_products)
         for members in sets:
             label = stem.replace("\0", _range([numbers[g] for g in members]))
-            if stem.partition(" ")[0] == UNNAMED and all(tree.layer[g] for g in members):
+            if stem.partition(" ")[0] in (UNNAMED, ITERATION) and all(
+                tree.layer[g] for g in members
+            ):
                 label += _inside(members[0], tree, children)
             out.append(Fold(-1, label, tuple(members)))
     return out

@@ -19,8 +19,8 @@ MIN_BOXES = 2
 FAMILY = 3
 
 _NUMBER = re.compile(r"\d+")
-# What a box of operations that say nothing is called.
-NAMELESS = "between"
+# What a box of operations that compute nothing is called: reshapes, casts, copies.
+NAMELESS = "data movement"
 NOTHING: Ints = np.zeros(0, np.int64)
 
 

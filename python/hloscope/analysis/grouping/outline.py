@@ -34,7 +34,7 @@ from .call_tree import AT_LINE, CallTree, call_tree, label, unnumbered
 from .inside_calls import move_inside_calls
 from .instances import Instances, Steady, runs_in_each
 from .layers.layers import Layers, Run, layers
-from .layers.names import UNNAMED
+from .layers.names import ITERATION, UNNAMED
 from .layers.repeats import Graph
 from .optimisers import optimiser_name
 from .runs_once import Once, runs_once
@@ -446,6 +446,8 @@ class _Composer:
             function, _, at = shared[-1].partition(AT_LINE)
             of_weights = self._serves_several(shared) and not run.name.endswith(UNNAMED)
             name = run.name if of_weights else function
+        elif name == UNNAMED and self._has_no_weights(run):
+            name = ITERATION
         prefix = shared[:-1] if whole else shared
         homes = {} if whole else self._homes(run, len(shared))
         titles = _titles(homes)
@@ -469,6 +471,18 @@ class _Composer:
                 title = titles.get(k) or f"{name} {number[k]}"
                 known[key] = self._id((*prefix, f"{title}{AT_LINE}{at}{LAYER}", *rest))
             self.own[row] = known[key]
+
+    def _has_no_weights(self, run: Run) -> bool:
+        """Whether no product of the layers reads weights of its layer: a loop that refines."""
+        graph = Graph(self.t, run.stack.computation)
+        layers = {r - graph.first: 1 for rows in run.stack.spine for r in rows}
+        after = graph.ancestors(layers)
+        for rows in run.stack.spine:
+            given = [set(self._given(r)) for r in rows]
+            own = (of.difference(given[0].intersection(*given)) for of in given)
+            if sum(any(not after[g - graph.first] for g in of) for of in own) >= len(rows) - 1:
+                return False
+        return True
 
     def _parts_of_calls(self, beside: Ints, layers: int, each: int) -> bool:
         """Whether each call around, which has these products beside layers, holds several of them.

@@ -21,6 +21,8 @@ PHASES = ((FORWARD,), (BACKWARD,))
 # Share of the layers' anchors that come from the function that a layer is, as XLA merges some.
 ALIKE = 0.95
 UNNAMED = "layer"
+# One of several that all have the same weights, or none.
+ITERATION = "iteration"
 Kinds = npt.NDArray[np.uint8]  # one row per instruction
 
 
