@@ -122,6 +122,7 @@ def _loss(layers: Any, x: Any) -> Any:
     return jnp.mean(jnp.sin(x))
 
 
+@pytest.mark.parametrize("apply", [optax.apply_updates, lambda p, u: jax.tree.map(jnp.add, p, u)])
 @pytest.mark.parametrize(
     ("average", "name"),
     [
@@ -129,12 +130,14 @@ def _loss(layers: Any, x: Any) -> Any:
         (lambda new, old: jax.tree.map(lambda n, o: 0.01 * n + 0.99 * o, new, old), ""),
     ],
 )
-def test_an_average_of_the_weights_is_not_the_optimizers(average: Any, name: str) -> None:
+def test_an_average_of_the_weights_is_not_the_optimizers(
+    average: Any, name: str, apply: Any
+) -> None:
     tx = optax.adam(1e-3)
 
     def train_step(layers: Any, state: Any, slow: Any, x: Any) -> Any:
         updates, state = tx.update(jax.grad(_loss)(layers, x), state, layers)
-        layers = optax.apply_updates(layers, updates)
+        layers = apply(layers, updates)
         return layers, state, average(layers, slow)
 
     shape = jax.ShapeDtypeStruct

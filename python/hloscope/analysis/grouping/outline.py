@@ -706,7 +706,7 @@ class _Composer:
         array = np.array([any(x.rank for x in s.leaves() if x.is_array) for s in t.shapes], bool)
         array = array[t.shape] & (self.own >= 0) & ~t.silent
         if (given & array).any():  # what is beside it is not it: an average of the weights
-            at_caller[:] = False
+            at_caller &= self._holds_most(given)
         inline = at_caller & (phase == OPTIMISER) & self._steps[t.computation] & ~loop
         inline &= self._serves_updates(inline)
         mine = (given | inline) & (self.own >= 0) & ~t.silent
@@ -724,6 +724,16 @@ class _Composer:
                 label = UPDATE if key[1] else f"{OPTIMIZER} · {name}" if name else OPTIMIZER
                 known[key] = self._id((*self.paths[key[0]], label))
             self.own[row] = known[key]
+
+    def _holds_most(self, rows: Mask) -> Mask:
+        """Fusions of which these are most: an update that ends in the weights' own sum."""
+        t = self.t
+        drawn = ~self.quiet & ~t.by_opcode(lambda o: o == "parameter", bool)
+        count = np.bincount(t.computation[drawn], minlength=len(t.first))
+        mine = np.bincount(t.computation[drawn & rows], minlength=len(t.first))
+        out = np.zeros(len(rows), bool)
+        out[t.called.rows[(2 * mine > count)[t.called.values]]] = True
+        return np.asarray(out & t.by_opcode(lambda o: o == "fusion", bool))
 
     @cached_property
     def _steps(self) -> Mask:
