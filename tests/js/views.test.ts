@@ -47,9 +47,6 @@ describe("collectives", () => {
     expect(words).toContain("1 all-gather");
     expect(words).toContain("1 all-reduce");
     expect(words).toContain("1 reduce-scatter");
-    // a narrow page cuts the end
-    expect(words.indexOf("peak")).toBeLessThan(words.indexOf("1 all-gather"));
-    expect(words.indexOf("instructions")).toBeGreaterThan(words.indexOf("1 reduce-scatter"));
     expect(collectivesOf(model)?.rows.map((r) => r.kind)).toEqual([
       "all-gather",
       "all-reduce",

@@ -8,32 +8,33 @@ import type { Host } from "../../view.ts";
 import { chooseChip, modelledStep, offered } from "../parts/chips.ts";
 import { type MenuItem, menu, popover } from "./popover.ts";
 
-/**
- * "8 partitions · 456 GFLOP · peak 1.4 GiB · 239 parameters 185 MiB · 43 all-reduce · …": what
- * says most first, as a narrow page cuts the end.
- */
+/** "8 partitions · 9,679 instructions · 282 fusions · 239 parameters 185 MiB · 43 all-reduce · peak …" */
 export function keyFigures(model: ViewModel): string[] {
   const { summary } = model.header;
   const out: string[] = [];
-  const global = summary.shapes === "global" ? " (global)" : "";
+  const isGlobal = summary.shapes === "global";
   if (summary.partitions > 1) out.push(format.plural(summary.partitions, "partition"));
   if (summary.replicas > 1) out.push(format.plural(summary.replicas, "replica"));
-  // Known once the analyses have arrived.
-  const { flops, peak_live_bytes: peak } = summary;
-  if (typeof flops === "number" && flops) out.push(format.quantity(flops, "FLOP") + global);
-  if (typeof peak === "number") out.push(`peak ${format.bytes(peak)}${global}`);
+  out.push(format.plural(summary.instructions, "instruction"));
+  const fusions = Object.values(summary.fusions ?? {}).reduce((a, b) => a + b, 0);
+  if (fusions) out.push(format.plural(fusions, "fusion"));
   if (summary.parameters && summary.parameter_bytes !== null) {
-    const all = format.plural(summary.parameters, "parameter");
-    out.push(`${all} ${format.bytes(summary.parameter_bytes)}${global}`);
+    out.push(
+      `${format.plural(summary.parameters, "parameter")} ${format.bytes(summary.parameter_bytes)}${isGlobal ? " (global)" : ""}`,
+    );
   }
+  // Known once the analyses have arrived.
   const collectives = new Map<string, number>();
   for (const { kind, count } of summary.collectives ?? [])
     collectives.set(kind, (collectives.get(kind) ?? 0) + count);
   for (const [kind, n] of [...collectives].sort((a, b) => b[1] - a[1]))
     out.push(`${format.count(n)} ${kind}`);
-  out.push(format.plural(summary.instructions, "instruction"));
-  const fusions = Object.values(summary.fusions ?? {}).reduce((a, b) => a + b, 0);
-  if (fusions) out.push(format.plural(fusions, "fusion"));
+  const { flops, peak_live_bytes: peak } = summary;
+  if (typeof flops === "number" && flops) {
+    out.push(`${format.quantity(flops, "FLOP")}${isGlobal ? " (global)" : ""}`);
+  }
+  if (typeof peak === "number")
+    out.push(`peak ${format.bytes(peak)}${isGlobal ? " (global)" : ""}`);
   return out;
 }
 
