@@ -9,9 +9,11 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +38,8 @@ if importlib.util.find_spec("hloscope") is None:
     )
 
 
-# What runs together on one worker (`--dist loadgroup`), the longest first: each program of the
-# corpus, of the findings' cases and of their advice is compiled once per run, each file's fixtures
-# are made once.
+# What runs together on one worker, the longest first: each program of the corpus, of the findings'
+# cases and of their advice is compiled once per run, each file's fixtures are made once.
 CORPUS = "corpus"
 FINDINGS = "findings"
 OF_FINDINGS = {"test_advice_followed.py", "test_findings.py", "test_findings_bytes.py",
@@ -48,10 +49,21 @@ LONGEST = (CORPUS, FINDINGS, "test_docs.py", "test_oldest_jax.py", "test_magic_n
            "test_changed_programs.py", "test_server.py", "test_bounded.py")  # fmt: skip
 
 
-def _together(item: pytest.Item) -> str:
-    if "compiled" in getattr(item, "fixturenames", ()):
-        return CORPUS
-    return FINDINGS if item.path.name in OF_FINDINGS else item.path.name
+_TAKES_CORPUS = re.compile(r"^def test_\w+\([^)]*\bcompiled\b", re.MULTILINE)
+
+
+@cache
+def _together(file: Path) -> str:
+    if file.name in OF_FINDINGS:
+        return FINDINGS
+    return CORPUS if _TAKES_CORPUS.search(file.read_text()) else file.name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from together import Together
+
+    return Together(config, log, _together)
 
 
 def _take_some(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -82,12 +94,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _take_some(config, items)
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
     order = {name: k for k, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(_together(item), len(order)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_together(item)))
+    items.sort(key=lambda item: order.get(_together(item.path), len(order)))
 
 
 def pytest_collection_finish() -> None:

@@ -40,23 +40,29 @@ CHROMIUM_FLAGS = [
 ]
 
 
-# What runs together on one worker (`--dist loadgroup`), the longest first: a Jupyter server starts
-# in as much time as five of its tests take, and a page that has shown JupyterLab is shown again.
+# What runs together on one worker, the longest first: a Jupyter server starts in as much time as
+# five of its tests take, and a page that has shown JupyterLab is shown again.
 LAB = "lab"
+OF_LAB = {"test_lab_captures.py", "test_lab_code.py", "test_lab_files.py", "test_lab_notebook.py",
+          "test_lab_passes.py", "test_notebooks.py", "test_plan_live.py", "test_results.py",
+          "test_watch.py"}  # fmt: skip
 LONGEST = (LAB, "test_docs_site.py", "test_pictures.py", "test_code.py", "test_oldest_lab.py")
 
 
-def _together(item: pytest.Item) -> str:
-    return LAB if "jupyter_server" in getattr(item, "fixturenames", ()) else item.path.name
+def _together(file: Path) -> str:
+    return LAB if file.name in OF_LAB else file.name
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from together import Together
+
+    return Together(config, log, _together)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: k for k, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(_together(item), len(order)))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_together(item)))
+    items.sort(key=lambda item: order.get(_together(item.path), len(order)))
 
 
 @pytest.fixture(scope="session")
