@@ -17,7 +17,10 @@ from hloscope.hlo.parts import FrameTable
 _LEXEME = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)
 _WORD = re.compile(r"[A-Za-z_][\w.\-]*")
 _KEY = re.compile(r"([\w.\-]+)=")
-_TABLE = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames|\d+ [\"{].*)\Z")
+_FIELDS = r"\{\s*(?:[a-z_]+=\d{1,9}(?:\s+|(?=\})))*\}"
+_TABLE = re.compile(
+    rf"(?:FileNames|FunctionNames|FileLocations|StackFrames|\d+\s+(?:\".*|{_FIELDS}))\Z"
+)
 _TITLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _LOOKS = re.compile(
     r"(?:ROOT |ENTRY )?%?[^\s=(),{}\"]+ = "

@@ -211,3 +211,17 @@ def test_a_damaged_comma_between_the_shapes_of_a_tuple_is_said() -> None:
     (m,) = read_modules(text)
     assert any(w.line == 6 for w in m.warnings)
     assert unaccounted(text, [m]) == []
+
+
+def test_a_damaged_row_of_a_frame_table_is_said() -> None:
+    """Its other fields are kept; blanks of any kind between the parts are no damage."""
+    head = "HloModule m\n\nFileLocations\n1\x0c{file_name_id=1 line=7 end_line=7}\n"
+    body = "\nENTRY %e () -> f32[] {\n  ROOT %r = f32[] constant(1)\n}\n"
+    (whole,) = read_modules(head + body)
+    assert whole.warnings == ()
+    assert unaccounted(head + body, [whole]) == []
+    text = head + "2 {file_name_id=1 l\x1fne=8 end_line=9}\nStackFrames\n" + body
+    (m,) = read_modules(text)
+    assert [w.line for w in m.warnings] == [5]
+    assert unaccounted(text, [m]) == []
+    assert m.frames.locations[1][3] == 9

@@ -11,6 +11,7 @@ TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _NAME_ROW = regex(r'(\d{1,9})\s+"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*$', re.S)
 _FIELDS_ROW = regex(r"(\d{1,9})\s+\{([^{}]*)\}\s*$")
 _FIELD = regex(r"\b([a-z_]++)=(\d{1,9})\b")
+_FIELDS = regex(r"(?:\s*+[a-z_]++=\d{1,9}(?![^\s]))*+\s*")
 
 
 class FrameTableBuilder:
@@ -18,6 +19,7 @@ class FrameTableBuilder:
 
     def __init__(self) -> None:
         self.open = ""
+        self.whole = True  # whether all of the row added last could be read
         self.rows: dict[str, dict[int, str]] = {name: {} for name in TABLES}
 
     @property
@@ -26,7 +28,7 @@ class FrameTableBuilder:
 
     def begin(self, line: str) -> None:
         if line in TABLES:
-            self.open = line
+            self.open, self.whole = line, True
 
     def add(self, line: str) -> bool:
         """Takes one row of the open table; False when the line is not a row."""
@@ -36,6 +38,7 @@ class FrameTableBuilder:
             self.open = ""
             return False
         self.rows[self.open][int(m.group(1))] = m.group(2)
+        self.whole = pattern is _NAME_ROW or _FIELDS.fullmatch(m.group(2)) is not None
         return True
 
     def build(self) -> FrameTable:

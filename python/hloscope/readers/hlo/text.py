@@ -265,6 +265,8 @@ class _ModuleReader:
         bare = text[at:end].strip()
         if bare in TABLES or (self.tables.open and self.tables.add(bare)):
             self.tables.begin(bare)
+            if not self.tables.whole:
+                self._warn(f"a damaged row of {self.tables.open}: some of it is not read", at)
             self.end = end
             return end
         header = hlo_statements.header(self.limits, at, end)
