@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from tornado.web import HTTPError
 
-from ..processes.child import Child, Start, TimeIsOver, how_it_ended, ran_out_of_time
+from ..processes.child import Child, Start, TimeIsOver, ran_out_of_time
 from ..processes.environment import child_environment
 from ..processes.frames import HEADER, BadFrame, encode
 from . import frames
@@ -209,11 +209,12 @@ class Pool:
         """
         too_slow = f"reading this took more than {self.limits.max_seconds} seconds"
         until = time.monotonic() + self.limits.max_seconds + GRACE_SECONDS
-        trouble = ""
+        trouble, is_answered = "", False
         try:
             while frame := child.receive(until):
                 if frame[0] != b"D":
                     post(*frame)
+                    is_answered = frame[0] == b"E"
                 elif json.loads(frame[1]) != list(asked.digests):
                     trouble = "the file was changed while it was read; load it again"
                     child.kill()
@@ -223,12 +224,12 @@ class Pool:
             child.kill()
         except TimeIsOver:
             trouble = too_slow
-        status = child.process.wait()
-        child.end()
+        ending = child.ending()
+        status = child.process.returncode
         if ran_out_of_time(status):
             return too_slow
-        if status < 0 and not trouble:
-            return f"the process that read this {how_it_ended(status)}"
+        if status and not trouble and not is_answered:
+            return f"the process that read this {ending}"
         return trouble
 
     def _finish(self, key: Hashable, job: Job) -> None:

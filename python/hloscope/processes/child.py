@@ -2,6 +2,7 @@
 
 parent ── a file or frames ──▶ standard input
        ◀── frames ──────────── standard output
+       ◀── its last line ───── standard error, for the sentence about how it ended
 
 Only the child can tell how much is done; the parent's clock and its look at the child's memory end
 a child that hangs or takes too much, whatever the child does.
@@ -10,6 +11,7 @@ a child that hangs or takes too much, whatever the child does.
 from __future__ import annotations
 
 import contextlib
+import io
 import queue
 import signal
 import subprocess
@@ -25,6 +27,11 @@ from .limits import resident_bytes
 
 # Seconds between two looks at how much memory a child holds.
 LOOK_SECONDS = 0.2
+# Seconds that end() waits for the rest: a child of the child may hold the pipes open.
+PIPE_SECONDS = 1.0
+# So much of the end of a child's standard error is kept, and so much of its last line is shown.
+STDERR_BYTES = 4096
+LINE_LETTERS = 300
 
 
 class TimeIsOver(Exception):
@@ -58,14 +65,21 @@ class Child:
             list(start.command),
             stdin=subprocess.PIPE if start.input is None else start.input,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             cwd=start.folder,
             env=dict(start.environment),
             pass_fds=tuple(start.handed),
         )
         self._frames: queue.Queue[tuple[bytes, bytes] | BadFrame | None] = queue.Queue()
-        self._listener = threading.Thread(target=self._listen, args=(frame_limit,), daemon=True)
-        self._listener.start()
+        self._stderr = b""
+        self._listeners = {
+            self.process.stdout: threading.Thread(
+                target=self._listen, args=(frame_limit,), daemon=True
+            ),
+            self.process.stderr: threading.Thread(target=self._keep_stderr, daemon=True),
+        }
+        for listener in self._listeners.values():
+            listener.start()
 
     def _listen(self, frame_limit: int) -> None:
         end: BadFrame | None = None
@@ -78,6 +92,12 @@ class Child:
         except OSError:
             pass
         self._frames.put(end)
+
+    def _keep_stderr(self) -> None:
+        stream = cast(io.BufferedReader, self.process.stderr)
+        with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+            while data := stream.read1(STDERR_BYTES):
+                self._stderr = (self._stderr + data)[-STDERR_BYTES:]
 
     @property
     def is_running(self) -> bool:
@@ -124,13 +144,26 @@ class Child:
         """Ends the process at once, if it still runs, and closes its pipes."""
         self.process.kill()
         self.process.wait()
-        # a child of the child may hold the output open: then its reader keeps it
-        self._listener.join(timeout=1.0)
-        done = self.process.stdout if not self._listener.is_alive() else None
-        for stream in (self.process.stdin, done):
-            if stream is not None:
+        for stream, listener in self._listeners.items():
+            listener.join(timeout=PIPE_SECONDS)
+            if stream is not None and not listener.is_alive():
                 with contextlib.suppress(OSError):
                     stream.close()
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    def ending(self) -> str:
+        """Ends the process, and says how it ended; if by itself, with its last line of stderr."""
+        status = self.process.wait()
+        self.end()
+        line = _last_line(self._stderr)[:LINE_LETTERS]
+        return how_it_ended(status) + (f": {line}" if status > 0 and line else "")
+
+
+def _last_line(data: bytes) -> str:
+    lines = data.decode("utf-8", errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def how_it_ended(status: int) -> str:
@@ -162,5 +195,4 @@ def converted(start: Start, data: bytes, seconds: float) -> tuple[int, bytes, st
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TimeIsOver(f"it took over {seconds:g} s") from None
-    lines = done.stderr.decode("utf-8", errors="replace").strip().splitlines()
-    return done.returncode, done.stdout, lines[-1] if lines else ""
+    return done.returncode, done.stdout, _last_line(done.stderr)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .child import Child, Start, TimeIsOver, TooMuchMemory, how_it_ended
+from .child import Child, Start, TimeIsOver, TooMuchMemory
 from .environment import with_this_package
 from .frames import BadFrame, encode, read_frame
 from .inside import output_for_frames
@@ -100,9 +100,9 @@ class Worker:
             self._timer.start()
             answer: dict[str, Any] = pickle.loads(payload)
             return answer
-        status = child.process.wait()
+        ending = child.ending()
         self.close()
-        return {"error": f"crashed: its process {how_it_ended(status)}", "is_lost": True}
+        return {"error": f"crashed: its process {ending}", "is_lost": True}
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -6,7 +6,9 @@ import asyncio
 import gzip
 import json
 import os
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +318,31 @@ async def test_a_file_that_changes_while_it_is_read(
     assert "changed while it was read" in json.loads(payload)["message"]
     monkeypatch.undo()
     assert b"sine.2" in gzip.decompress((await ask("view", path="f.hlo"))[-1][1])
+
+
+@pytest.mark.parametrize(
+    ("program", "ending"),
+    [
+        ("import sys; sys.exit('first\\nwhy it ended')", "ended with status 1: why it ended"),
+        ("import os; os._exit(3)", "ended with status 3"),
+        ("import os; os.abort()", "was killed by SIGABRT"),
+    ],
+)
+async def test_a_reader_that_ends_without_an_answer(
+    ask: Any, jp_root_dir: Path, monkeypatch: pytest.MonkeyPatch, program: str, ending: str
+) -> None:
+    from hloscope.lab import jobs
+
+    (jp_root_dir / "f.hlo").write_text(MODULE)
+    start = jobs.Pool._start
+
+    def ends(self: Any, *arguments: Any) -> Any:
+        return replace(start(self, *arguments), command=[sys.executable, "-c", program])
+
+    monkeypatch.setattr(jobs.Pool, "_start", ends)
+    kind, payload = (await ask("view", path="f.hlo"))[-1]
+    assert kind == b"E"
+    assert json.loads(payload)["message"] == f"the process that read this {ending}"
 
 
 async def test_the_same_size_and_time_is_not_the_same_file(ask: Any, jp_root_dir: Path) -> None:
