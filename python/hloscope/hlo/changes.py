@@ -24,7 +24,8 @@ class Changes(TypedDict, total=False):
     mesh, topology: as ``hs.capture`` takes them.
     axis_types: "auto" or "explicit", of all axes of the mesh.
     constrain: value → PartitionSpec. A value is that of a line, "model.py:37", of an operation of
-        the StableHLO program by its number, or of an instruction by its name.
+        the StableHLO program by its number, of an instruction by its name, or an array of the
+        arguments by its path or name, "params['w']", before all else that is done with it.
     remat: function → policy: a name of ``jax.checkpoint_policies``, None to save nothing, a
         function, or {"save": names} and {"offload": names}. A function that is under a checkpoint
         already gets the policy instead of its own; "*" is all of these.
@@ -206,16 +207,21 @@ def _donate(given: Any, function: str) -> Iterator[ProgramChange]:
 
 def _shardings(kind: str) -> Callable[[Any, str], Iterator[ProgramChange]]:
     def each(given: Any, _: str) -> Iterator[ProgramChange]:
-        alike: dict[str, list[str]] = {}
-        for path, spec in given.items():
-            alike.setdefault(spec_text(spec), []).append(path)
-        for spec, paths in alike.items():
+        for spec, paths in _alike(given).items():
             each_by_name = [(path, "") for path in paths]
             for of, such in each_by_name if len(paths) <= EACH_NAMED else [_together(paths)]:
                 code = f"NamedSharding(mesh, {spec})  # the sharding of {of}{such}"
                 yield ProgramChange(kind, f"{of} sharded {spec}{such}", code)
 
     return each
+
+
+def _alike(given: Mapping[Any, Any]) -> dict[str, list[str]]:
+    """Spec → what gets it."""
+    alike: dict[str, list[str]] = {}
+    for of, spec in given.items():
+        alike.setdefault(spec_text(spec), []).append(str(of))
+    return alike
 
 
 # More arrays of one sharding than these are counted: an optimiser's state has hundreds.
@@ -241,9 +247,11 @@ def _axis_types(given: str, _: str) -> Iterator[ProgramChange]:
 
 
 def _constrain(given: Any, _: str) -> Iterator[ProgramChange]:
-    for where, spec in given.items():
-        code = f"jax.lax.with_sharding_constraint(…, {spec_text(spec)})"
-        yield ProgramChange("constrain", f"{spec_text(spec)} on the value of {where}", code)
+    for spec, values in _alike(given).items():
+        each = [(f"the value of {'operation ' * v.isdecimal()}{v}", "") for v in values]
+        for of, such in each if len(values) <= EACH_NAMED else [_together(values)]:
+            code = f"jax.lax.with_sharding_constraint(…, {spec})  # {of}{such}"
+            yield ProgramChange("constrain", f"{spec} on {of}{such}", code)
 
 
 def remat_code(policy: Any, static: Sequence[int] = ()) -> str:

@@ -166,6 +166,16 @@ def line_constrained(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture
 
 
 @case
+def argument_constrained(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
+    made = as_is(author, p).what_if(constrain={"x": P(None, "data")})
+    assert [str(c) for c in made.changes] == ['P(None, "data") on the value of x']
+    top = re.search(r"( *)def step\(params, x\):\n", p.text)
+    assert top is not None
+    by_hand = 'x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(None, "data")))'
+    return made, hand(author, p, (top[0], f"{top[0]}{top[1]}    {by_hand}\n"))
+
+
+@case
 def operation_constrained(author: Author, p: Written) -> tuple[hs.Capture, hs.Capture]:
     cap = as_is(author, p)
     spec = P(None, "model") if p.topology == V5E else P("data")

@@ -22,8 +22,10 @@ WITHOUT_ADVICE = {
 # Rules of which hloscope can carry the advice out; what others advise is another program.
 CARRIED_OUT = {
     "not-donated", "rematerialisation", "residuals", "replicated-state", "wide-matmul",
-    "wide-values", "saved-values", ("does-not-fit", "jax.checkpoint"),
+    "wide-values", "saved-values", "does-not-fit",
     ("exposed-collective", "constrain the value to the sharding that it has"),
+    ("exposed-collective", "gather it once, before the loop"),
+    ("redundant-work", "shard one of its operands over the devices that do the same"),
 }  # fmt: skip
 
 

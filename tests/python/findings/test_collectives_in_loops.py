@@ -60,6 +60,32 @@ def test_weights_of_another_layer_in_each_trip_are_the_price_of_fsdp() -> None:
     assert "though no trip changes it" not in said(cap)
 
 
+def test_weights_of_layers_that_each_microbatch_gathers_again_are_gathered_once_before() -> None:
+    on = mesh("x")
+
+    def loss(ws: Any, x: Any) -> Any:
+        return jnp.sum(lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, ws)[0])
+
+    def step(ws: Any, xs: Any) -> Any:
+        def add(total: Any, x: Any) -> Any:
+            return total + jax.grad(loss)(ws, x), None
+
+        return ws - 0.1 * lax.scan(add, jnp.zeros_like(ws), xs)[0]
+
+    given = shaped((4, 1024, 1024), F32, on, None, "x"), shaped((8, 64, 1024), F32, on, None, "x")
+    fn = jax.jit(step, out_shardings=given[0].sharding)
+    cap = hs.capture(fn, *given, hardware="tpu-v5e")
+    assert "Gathered in each trip of a loop, though no trip changes it: `ws`" in said(cap)
+    (found,) = (f for f in cap.findings.prove() if "gather it once" in f.advice)
+    (proof,) = found.proofs
+    assert proof.asked == {"constrain": {"ws": ()}}
+    assert proof.is_proved
+    assert proof.step[0] is not None
+    assert proof.step[1] is not None
+    assert found.seconds is not None
+    assert proof.step[0] - proof.step[1] > found.seconds / 2
+
+
 @tpu
 def test_sums_of_microbatches_that_are_cut_are_added_up_by_the_loop() -> None:
     def step(w: Any, xs: Any) -> Any:

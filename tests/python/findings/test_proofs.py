@@ -135,7 +135,7 @@ def test_a_chip_chosen_later_is_that_of_proofs(module: Any) -> None:
     assert after == pytest.approx(before, rel=0.2)
 
 
-def test_advice_that_gains_nothing_comes_last_and_says_so(module: Any) -> None:
+def test_advice_that_gains_nothing_is_not_given_any_more(module: Any) -> None:
     cap = captured(module)
     found = cap.findings.prove()
     (first,) = found.of("not-donated")
@@ -145,6 +145,24 @@ def test_advice_that_gains_nothing_comes_last_and_says_so(module: Any) -> None:
     assert last.rule == "not-donated"
     assert last.is_refuted
     assert "tried: params, mean donated: no gain" in str(last)
+    assert "Try: " not in str(last)
+    failed = replace(proof, error="the compiler died")
+    (unknown,) = found.with_proofs({(first.rule, first.title): (failed,)}).of("not-donated")
+    assert not unknown.is_refuted
+    assert "Try: " in str(unknown)
+
+
+def test_memory_that_costs_more_of_the_step_than_it_frees_is_not_proved(module: Any) -> None:
+    cap = captured(module)
+    (proof,) = cap.findings.prove().of("not-donated")[0].proofs
+    assert proof.gains == "peak"
+    freed = proof.gain
+    assert proof.step[0]
+    longer = replace(proof, step=(proof.step[0], proof.step[0] * (1 + 2 * freed)))
+    assert not longer.is_proved
+    assert str(longer).startswith("tried: params, mean donated: costs more than it gains (peak ")
+    shorter = replace(proof, step=(proof.step[0], proof.step[0] / 2))
+    assert proof.net == shorter.net == freed, "of a finding about memory, time is no gain"
 
 
 def test_a_store_resumes_and_a_cancel_keeps_what_was_tried(module: Any, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Collectives in loops: sent again though nothing changed, or for the loop's own condition.
 
 same in all trips   body:  gather(what every trip hands on)       once before the loop would do
+                    body:  a loop: gather(slice of what every trip hands on)       …, for all slices
 ends the loop       body:  go_on = reduce(any row is left)        cond:  go_on
 read in a loop      gather, then a loop whose trips all read it   it is one transfer for them all
 """
@@ -16,29 +17,42 @@ from ..comms.collective import Collective
 from . import limits
 from .facts import Facts
 
-_SAME = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.LOOPS | opcodes.CALLS
+_SAME = opcodes.PART_OF_ONE | opcodes.FUSIONS | opcodes.LOOPS | opcodes.CALLS
 
 
-def same_in_all_trips(facts: Facts, row: Collective) -> bool:
-    """Whether a loop gathers an array in each trip that no trip changes."""
+def same_in_all_trips(facts: Facts, row: Collective) -> list[Instruction]:
+    """Arrays that a loop gathers in each trip, whole or in slices, and no trip changes; [] where
+    one of them is another in each trip."""
     given = row.instruction.operands
-    if not kind_of(row.kind).gathers or len(given) != 1:
-        return False
+    if not kind_of(row.kind).gathers or row.executions is None:
+        return []
     runs = facts.cost.execution.runs
-    at = walk.source(given[0], _SAME, inside_fusions=True).instruction
-    if row.executions is None or runs[at.computation.index] * 2 > row.executions:
-        return False
-    # what a device computes by its own number is another array in each trip, or none
-    return at.shape.is_array and at.opcode not in opcodes.LITERALS
+    found = []
+    for operand in given:
+        at = walk.source(operand, _SAME, inside_fusions=True).instruction
+        # what a device computes by its own number is another array in each trip, or none
+        if not at.shape.is_array or at.opcode in opcodes.LITERALS:
+            return []
+        whole = runs[at.computation.index] * at.shape.elements
+        if whole * 2 > row.executions * operand.shape.elements:
+            return []
+        found.append(at)
+    return found
 
 
 def fits_beside(facts: Facts, rows: list[Collective]) -> bool:
-    """Whether the chip has room for the results of gathers, held from before the loop."""
+    """Whether the chip has room for what collectives make, of all trips of a loop where each is of
+    another slice, beside all else."""
     chip = facts.cost.hardware
     if chip is None:
         return False
-    more = sum(row.payload_bytes for row in rows)
-    return facts.memory.peak_bytes + more <= limits.FILLED_SHARE * chip.memory_bytes
+    more: dict[int, float] = {}
+    for row in rows:
+        whole = same_in_all_trips(facts, row)
+        given = sum(o.shape.elements for o in row.instruction.operands)
+        slices = sum(i.shape.elements for i in whole) / given if whole else 1
+        more[whole[0].index if whole else row.instruction.index] = row.payload_bytes * slices
+    return facts.memory.peak_bytes + sum(more.values()) <= limits.FILLED_SHARE * chip.memory_bytes
 
 
 def is_read_in_a_loop(facts: Facts, results: Iterator[Position], row: Collective) -> bool:

@@ -700,11 +700,11 @@ def _needed(card: Why) -> tuple[str, str]:
 class OwnSharding:
     """A value that has another sharding than its gradient, and what cuts the gradient so.
 
-    ``value`` is a line, or an instruction where that line has more values, "" of what only follows
+    ``value`` is a line, or an operation where that line has more values, "" of what only follows
     from another one; ``shown`` names it.
     """
 
-    value: str
+    value: str | int
     spec: tuple[Any, ...]
     shown: str
     cut_by: str  # "a constraint", "the sharding of `params['w']`"
@@ -749,7 +749,8 @@ def own_sharding(facts: Facts, row: Collective) -> OwnSharding | None:
     frame, spec = own_line(at.frames), _spec(needs)
     of = facts.expression(frame) if frame is not None else ""
     shown = f"`{of}` at {line}" if of else f"the value of {line}"
-    return OwnSharding(at.name, spec, shown, cut_by, price) if spec else None
+    number = at.origins[0].operation if at.origins else at.name
+    return OwnSharding(number, spec, shown, cut_by, price) if spec else None
 
 
 def _spec(said: str) -> tuple[Any, ...] | None:

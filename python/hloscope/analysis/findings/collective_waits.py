@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...hlo import StackFrame
 from ...hlo.changes import Changes, spec_text
 from ...hlo.collective_kinds import KINDS, kind_of
+from ...hlo.shardings.specs import as_written, spec_of
 from ...hlo.texts.places import short_line
 from ..comms.collective import Collective
+from ..comms.sharding import shardings
 from ..text.units import duration, size
 from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
 from .collective_gathers import whole_for
-from .collective_loops import ends_loop, fits_beside, is_alone_in, is_read_in_a_loop
+from .collective_loops import (
+    ends_loop,
+    fits_beside,
+    is_alone_in,
+    is_read_in_a_loop,
+    same_in_all_trips,
+)
 from .collective_purposes import (
     For,
     OwnSharding,
@@ -97,6 +105,8 @@ def exposed(facts: Facts) -> Iterator[Finding]:
         changes: tuple[Changes, ...] = ()
         if what is For.RESHARDED and (kept := _kept_so(facts, rows, waits)):
             advice, changes = _to_keep(kept)
+        if what is For.REGATHERED and advice:
+            changes = _gathered_before(facts, rows)
         whole = facts.seconds_of_wire(m for row in rows for m in row.members) or seconds
         kind = "all-gather" if what is For.JOINED else kind
         many = f"{len(rows):,} {kind}s" if len(rows) > 1 else f"{kind} of {moved(first)}"
@@ -134,9 +144,9 @@ def _kept_so(facts: Facts, rows: list[Collective], waits: dict[int, float]) -> l
         if (known := own_sharding(facts, row)) is not None:
             saved[known] += waits[row.index]
             moved_by[known.cut_by] += row.payload_bytes
-    kept: dict[str, OwnSharding] = {}
+    kept: dict[str | int, OwnSharding] = {}
     for known in sorted(saved, key=lambda x: -saved[x]):
-        if known.value and known.price < moved_by[known.cut_by]:
+        if known.value != "" and known.price < moved_by[known.cut_by]:
             kept.setdefault(known.value, known)
     causes = {known.cut_by for known in kept.values()}
     gained = sum(seconds for known, seconds in saved.items() if known.cut_by in causes)
@@ -153,6 +163,26 @@ def _to_keep(kept: list[OwnSharding]) -> tuple[str, tuple[Changes, ...]]:
         f" to the sharding that it has (with_sharding_constraint): {', '.join(said[:3])}"
         + (f" and {len(said) - 3} more" if len(said) > 3 else "")
     ), ({"constrain": {k.value: k.spec for k in kept}},)
+
+
+def _gathered_before(facts: Facts, rows: list[Collective]) -> tuple[Changes, ...]:
+    """A constraint on each argument that a loop gathers, without the axes that it is gathered
+    over; none where what is gathered is computed before, or over parts of axes."""
+    given = {a.instruction: a for a in shardings(facts.module, facts.target).parameters}
+    specs: dict[str | int, Any] = {}
+    for row in rows:
+        for i in same_in_all_trips(facts, row):
+            a = given.get(i)
+            if a is None:
+                return ()
+            spec = spec_of(a.sharding, len(a.global_shape), facts.target.mesh)
+            if spec is None or row.axes is None or ":" in str(spec):
+                return ()
+            gathered = row.axes.split("+")
+            specs[a.name] = as_written(
+                tuple(tuple(x for x in e if x not in gathered) for e in spec)
+            )
+    return ({"constrain": specs},)
 
 
 def _would_gain(facts: Facts, what: For, rows: list[Collective]) -> bool:

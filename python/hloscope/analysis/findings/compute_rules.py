@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from ...hlo import Instruction, Shape, StackFrame, opcodes, walk
 from ...hlo.changes import Changes
+from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.shardings.specs import as_written, cut_further, spec_of
 from ...hlo.texts.places import short_line
 from ..base.lines.frames import own_line
 from ..base.operands import source_of
@@ -24,6 +26,7 @@ from .collective_purposes import is_of_weights
 from .facts import Facts, own_function
 from .finding import Finding, names, percent
 from .loop_rules import hoistable, work_of
+from .redundant import Redundant
 from .whole_operations import OTHER_DIMENSION, has_other_dimension
 
 _DIMS = re.compile(r"\d+")
@@ -478,7 +481,21 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         "",
         tuple(i for r in rows for i in r.instructions)[:200],
         first.frame,
+        changes=_cut_further(facts, first) if first.sharded_over else (),
     )
+
+
+def _cut_further(facts: Facts, work: Redundant) -> tuple[Changes, ...]:
+    """The result over the axes that nothing is sharded over, along each dimension that divides."""
+    mesh, i = facts.target.mesh, work.source
+    # what the backward pass computes follows from what it is the gradient of
+    named = [o for x in work.instructions if "transpose(" not in x.op_name for o in x.origins]
+    if mesh is None or not named or i.sharding_text is None:
+        return ()
+    dimensions = i.shape.dimensions
+    spec = spec_of(parse_sharding(i.sharding_text), len(dimensions), mesh)
+    ways = cut_further(spec, dimensions, mesh) if spec is not None else ()
+    return tuple({"constrain": {named[0].operation: as_written(way)}} for way in ways)
 
 
 _KEPT_SHARDED = (

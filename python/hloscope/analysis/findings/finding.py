@@ -77,7 +77,8 @@ class Finding(Row):
     @property
     def is_refuted(self) -> bool:
         """Whether its advice was tried in all ways and gained nothing."""
-        return bool(self.proofs) and not any(p.is_proved for p in self.proofs)
+        tried = [p for p in self.proofs if not p.error]
+        return bool(tried) and not any(p.is_proved for p in tried)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -257,10 +258,11 @@ class Findings(Rows[Finding]):
         return self.prover(options)
 
     def with_proofs(self, proofs: Mapping[tuple[str, str], tuple[Proof, ...]]) -> Findings:
-        """The findings with proofs by rule and title; refuted ones last."""
+        """The findings with proofs by rule and title; refuted ones last, and without advice."""
         if not proofs:
             return self
         rows = [replace(f, proofs=proofs.get((f.rule, f.title), ())) for f in self.rows]
+        rows = [replace(f, advice="") if f.is_refuted else f for f in rows]
         rows.sort(key=lambda f: f.is_refuted)
         return replace(self, rows=tuple(rows))
 

@@ -13,6 +13,7 @@ import numpy as np
 from ...hlo import Instruction, Module, Shape, StackFrame, Target, opcodes, walk
 from ...hlo.changes import Changes
 from ...hlo.collective_kinds import is_collective, kind_of
+from ...hlo.shardings.specs import as_written, cut_further, spec_of
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
 from ..base.lines.frames import is_library, own_line
@@ -325,6 +326,7 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
     if again:
         because += f", {size(kept.held)} of it by {kept.calls:,} calls of `{kept.function}`"
     of = f"The peak of {size(peak)}"
+    is_given = bool(top) and top[0].kind == "argument"  # what is computed has reasons to be whole
     other = ""
     if facts.made_for_cpu and not facts.on_host:
         of += ", as compiled for CPU,"
@@ -333,15 +335,27 @@ def does_not_fit(facts: Facts) -> Iterator[Finding]:
         "does-not-fit",
         f"{of} does not fit in the {size(chip.memory_bytes)} of a {chip.label}",
         f"largest at the peak: {shown}{because}{other}",
-        AGAIN if again else "shard the largest of them over more devices",
+        AGAIN if again else "shard the largest of them over more devices" if is_given else "",
         1.0,
         None,
         int(peak - chip.memory_bytes),
         "peak memory",
         tuple(v.instruction for v in top),
         own_line(top[0].frames) if top else None,
-        changes=changes_of(kept) if again else (),
+        changes=changes_of(kept) if again else _given_in_shards(facts, top) if is_given else (),
     )
+
+
+def _given_in_shards(facts: Facts, rows: tuple[LiveValue, ...]) -> tuple[Changes, ...]:
+    """Arguments over the axes that nothing of them is over, along each dimension that divides."""
+    mesh, held = facts.target.mesh, {v.instruction for v in rows if v.kind == "argument"}
+    ways: dict[int, dict[str, Any]] = defaultdict(dict)
+    for a in shardings(facts.module, facts.target).parameters if mesh is not None else ():
+        spec = spec_of(a.sharding, len(a.global_shape), mesh) if a.instruction in held else None
+        further = cut_further(spec, a.global_shape, mesh) if spec is not None and mesh else []
+        for n, way in enumerate(further):
+            ways[n][a.name] = as_written(way)
+    return tuple(_sharded_state(facts, specs) for specs in ways.values())
 
 
 def _named(value: LiveValue) -> str:
@@ -598,7 +612,9 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
     if not total:
         return
     n = len(facts.target.devices)
-    specs, parts = _cut(facts, rows)
+    each = _axes(facts)
+    specs, parts = _cut(facts, rows, each)
+    ways = [specs, *(_cut(facts, rows, [axis])[0] for axis in each[1:])]
     is_manual = _is_manual(rows)
     # arguments are held throughout, so that each byte counts at every point
     gain = int(sum(v.bytes * (1 - 1 / k) for v, k in zip(rows, parts, strict=True)))
@@ -617,7 +633,7 @@ def replicated_state(facts: Facts) -> Iterator[Finding]:
         "peak memory",
         tuple(v.instruction for v in rows),
         None,
-        changes=() if is_manual else _sharded_state(facts, specs),
+        changes=() if is_manual else tuple(_sharded_state(facts, w) for w in ways if w),
     )
 
 
@@ -634,31 +650,34 @@ def _is_manual(rows: list[LiveValue]) -> bool:
     return bool(users) and all("shard_map/" in u.op_name for u in users)
 
 
-def _sharded_state(facts: Facts, specs: dict[str, Any]) -> tuple[Changes, ...]:
+def _sharded_state(facts: Facts, specs: dict[str, Any]) -> Changes:
     """Arrays of the state in shards, and the results that take their place in the next step."""
-    if not specs:
-        return ()
     next_ = {d.argument: d.output_name for d in facts.memory.donations if d.output_name}
     results = {f"result{next_[name]}": spec for name, spec in specs.items() if name in next_}
     changes: Changes = {"in_shardings": specs}
     if results:
         changes["out_shardings"] = results
-    return (changes,)
+    return changes
 
 
-def _cut(facts: Facts, rows: list[LiveValue]) -> tuple[dict[str, Any], list[int]]:
-    """Each array over all devices, or else over one axis, in the first dimension that divides.
-
-    Specs by name, and into how many parts each array is cut.
-    """
+def _axes(facts: Facts) -> list[tuple[Any, int]]:
+    """All axes of the mesh together, and each of several, the largest first, with their sizes."""
     mesh = facts.target.mesh
-    names = {a.parameter: a.name for a in facts.target.arguments}
-    n = len(facts.target.devices)
     if mesh is None:
-        divides = [any(d % n == 0 for d in v.instruction.shape.dimensions) for v in rows]
-        return {}, [n if cut else 1 for cut in divides]
-    ways: list[tuple[Any, int]] = [(mesh.axis_names, prod(mesh.axis_sizes))]
-    ways += sorted(zip(mesh.axis_names, mesh.axis_sizes, strict=True), key=lambda w: -w[1])
+        return [(None, len(facts.target.devices))]
+    each = sorted(zip(mesh.axis_names, mesh.axis_sizes, strict=True), key=lambda w: -w[1])
+    many = [(axis, n) for axis, n in each if n > 1]
+    return [(mesh.axis_names, prod(mesh.axis_sizes)), *(many if len(many) > 1 else ())]
+
+
+def _cut(
+    facts: Facts, rows: list[LiveValue], ways: list[tuple[Any, int]]
+) -> tuple[dict[str, Any], list[int]]:
+    """Each array over the first axes that divide a dimension, in the first such dimension.
+
+    Specs by name, if there are axes, and into how many parts each array is cut.
+    """
+    names = {a.parameter: a.name for a in facts.target.arguments}
     found: dict[str, Any] = {}
     parts = [1] * len(rows)
     for at, value in enumerate(rows):
@@ -666,9 +685,10 @@ def _cut(facts: Facts, rows: list[LiveValue]) -> tuple[dict[str, Any], list[int]
         dims = value.instruction.shape.dimensions
         for axis, k in ways:
             where = next((j for j, d in enumerate(dims) if d % k == 0), None)
-            if name is not None and where is not None and k > 1:
-                found[name] = (*(None,) * where, axis)
+            if where is not None and k > 1:
                 parts[at] = k
+                if name is not None and axis is not None:
+                    found[name] = (*(None,) * where, axis)
                 break
     return found, parts
 

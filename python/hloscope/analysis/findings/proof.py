@@ -63,15 +63,17 @@ class Proof(Row):
     @property
     def gain(self) -> float:
         """The part of the figure that is gained; 0 where nothing is known to be."""
-        before, after = {"peak": self.peak, "wire": self.wire, "step": self.step}[self.gains]
-        if before is None or after is None or before <= 0:
-            return 0.0
-        return (before - after) / before
+        return _gained({"peak": self.peak, "wire": self.wire, "step": self.step}[self.gains])
+
+    @property
+    def net(self) -> float:
+        """The gain without the part by which the step is longer."""
+        return self.gain + min(0.0, _gained(self.step)) * (self.gains != "step")
 
     @property
     def is_proved(self) -> bool:
-        """Whether it gains anything."""
-        return not self.error and self.gain >= LEAST_GAIN
+        """Whether it gains anything, and more of it than the step loses."""
+        return not self.error and self.gain >= LEAST_GAIN and self.net > 0
 
     @property
     def label(self) -> str:
@@ -90,7 +92,8 @@ class Proof(Row):
         alter = "; may alter values" if self.may_alter else ""
         if self.is_proved:
             return f"proved: {self.label}: {figures}{alter}"
-        return f"tried: {self.label}: no gain" + (f" ({figures})" if figures else "")
+        said = "costs more than it gains" if self.gain >= LEAST_GAIN else "no gain"
+        return f"tried: {self.label}: {said}" + (f" ({figures})" if figures else "")
 
     def _figures(self) -> list[str]:
         """The figure it is about, and others that moved."""
@@ -132,6 +135,11 @@ class Proof(Row):
             "figures": [f.to_dict() for f in self.figures],
             "diff": self.diff or None,
         }
+
+
+def _gained(pair: Pair) -> float:
+    before, after = pair
+    return (before - after) / before if before and after is not None and before > 0 else 0.0
 
 
 def measure_of(bytes_of: str) -> str:

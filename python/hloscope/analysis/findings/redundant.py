@@ -39,6 +39,7 @@ class Redundant:
     extra: float  # the part that would be left out if every device did its own share
     times: float
     instructions: tuple[Instruction, ...]  # the heaviest first
+    source: Instruction  # the heaviest, in the program before partitioning
     devices: int
     # Why: what is no longer sharded, in the program before partitioning; so many devices, where
     # nothing shards its operands over the others; operands that are sharded, which the partitioner
@@ -82,12 +83,14 @@ def _redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
         # Of other operations than products: more parts than are made use of.
         if first.opcode not in opcodes.PRODUCTS and parts * times > devices * 1.01:
             along = _is_along_shards(first)
-            out.append(Redundant(frame, flops, extra, times, rows, devices, None, 0, True, along))
+            out.append(
+                Redundant(frame, flops, extra, times, rows, first, devices, None, 0, True, along)
+            )
             continue
         lost = next((at for i in sources if (at := _lost(i, devices)) is not None), None)
         tiles = max((_count(o) for i in sources for o in i.operands), default=1)
         over = tiles if lost is None and tiles * times <= devices * 1.01 else 0
-        out.append(Redundant(frame, flops, extra, times, rows, devices, lost, over))
+        out.append(Redundant(frame, flops, extra, times, rows, first, devices, lost, over))
     return tuple(sorted(out, key=lambda r: -r.extra))
 
 

@@ -46,9 +46,17 @@ def changed_call(call: GivenCall, changes: Changes) -> GivenCall:
         call = call.with_options(compiler_options={**own, **chosen})
     if "hardware" in changes:
         call = call.with_options(hardware=changes["hardware"])
-    if changes.keys() & {"donate", "in_shardings", "out_shardings"}:
-        call = _jitted_again(call, changes)
+    given = of_arguments(call, changes.get("constrain", {}))
+    if given or changes.keys() & {"donate", "in_shardings", "out_shardings"}:
+        call = _jitted_again(call, changes, given)
     return call
+
+
+def of_arguments(call: GivenCall, wanted: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Those constraints that are of an argument by its name, and of no line or instruction."""
+    known = sharded.leaves(call.fn, call.args, call.kwargs)
+    names = {name for k in known for name in (k.path, k.name)}
+    return {where: spec for where, spec in wanted.items() if where in names}
 
 
 def _on_the_same_devices(before: Mesh, wanted: Any) -> Any:
@@ -239,8 +247,8 @@ def matching(pattern: str, paths: Sequence[str], names: Sequence[str] = ()) -> l
     return found
 
 
-def _jitted_again(call: GivenCall, changes: Changes) -> GivenCall:
-    """The function jitted with other shardings or donations."""
+def _jitted_again(call: GivenCall, changes: Changes, constrained: Mapping[str, Any]) -> GivenCall:
+    """The function jitted with other shardings or donations, or constraints of what it is given."""
     options = dict(call.options)
     if call.is_jitted:
         given = _compat.jit_options(call.fn) or _compat.jit_flags(call.fn)
@@ -262,7 +270,7 @@ def _jitted_again(call: GivenCall, changes: Changes) -> GivenCall:
         _donate(call, given, names_of(changes["donate"]))
     mesh = mesh_of(call)
     call = replace(call, options=options)
-    if mesh is None and changes.keys() & {"in_shardings", "out_shardings"}:
+    if mesh is None and (constrained or changes.keys() & {"in_shardings", "out_shardings"}):
         raise CannotChange('there is no mesh to shard over; give mesh={"data": 8} too')
     if given.get("in_shardings") is not None and mesh is not None:
         given["in_shardings"] = placing.place_shardings(given["in_shardings"], mesh)
@@ -270,7 +278,28 @@ def _jitted_again(call: GivenCall, changes: Changes) -> GivenCall:
         call = _with_in_shardings(call, given, changes["in_shardings"], mesh)
     if "out_shardings" in changes and mesh is not None:
         given["out_shardings"] = _out_shardings(call, given, changes["out_shardings"], mesh)
+    if constrained and mesh is not None:
+        plain = _constrained(call, plain, _specs(call, constrained, mesh), mesh)
     return replace(call, fn=jax.jit(plain, **given))
+
+
+def _constrained(
+    call: GivenCall, plain: Any, specs: Mapping[int, PartitionSpec], mesh: Mesh
+) -> Any:
+    """The function with a constraint on arguments before all else that it does."""
+    leaves = jax.tree.leaves((call.args, dict(call.kwargs)))
+    arrays = [n for n, x in enumerate(leaves) if hasattr(x, "shape") and hasattr(x, "dtype")]
+    shardings = {arrays[n]: NamedSharding(mesh, spec) for n, spec in specs.items()}
+
+    @functools.wraps(plain)
+    def constrained(*args: Any, **kwargs: Any) -> Any:
+        flat, tree = jax.tree.flatten((args, kwargs))
+        for n, sharding in shardings.items():
+            flat[n] = jax.lax.with_sharding_constraint(flat[n], sharding)
+        args, kwargs = jax.tree.unflatten(tree, flat)
+        return plain(*args, **kwargs)
+
+    return constrained
 
 
 def _donate(call: GivenCall, given: dict[str, Any], names: Iterable[str]) -> None:
@@ -302,12 +331,7 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 def _with_in_shardings(
     call: GivenCall, given: dict[str, Any], wanted: Mapping[str, Any], mesh: Mesh
 ) -> GivenCall:
-    known = sharded.leaves(call.fn, call.args, call.kwargs)
-    specs: dict[int, PartitionSpec] = {}
-    for pattern, spec in wanted.items():
-        for n in matching(pattern, [k.path for k in known], [k.name for k in known]):
-            specs[n] = as_spec(spec)
-            sharded.check_spec(known[n], tuple(specs[n]), mesh)
+    specs = _specs(call, wanted, mesh)
     own = given.get("in_shardings")
     if own is not None:
         static = set(_tuple(given.get("static_argnums")))
@@ -323,6 +347,17 @@ def _with_in_shardings(
         return _like(leaf, sharding=NamedSharding(mesh, specs[number]))
 
     return _with_leaves(call, one)
+
+
+def _specs(call: GivenCall, wanted: Mapping[str, Any], mesh: Mesh) -> dict[int, PartitionSpec]:
+    """The spec of array n of the arguments, for those that are named."""
+    known = sharded.leaves(call.fn, call.args, call.kwargs)
+    specs: dict[int, PartitionSpec] = {}
+    for pattern, spec in wanted.items():
+        for n in matching(pattern, [k.path for k in known], [k.name for k in known]):
+            specs[n] = as_spec(spec)
+            sharded.check_spec(known[n], tuple(specs[n]), mesh)
+    return specs
 
 
 def _out_shardings(call: GivenCall, given: Mapping[str, Any], wanted: Any, mesh: Mesh) -> Any:

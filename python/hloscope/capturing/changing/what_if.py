@@ -39,7 +39,7 @@ from .. import placing
 from ..compat import jax_api as _compat
 from ..compat import tracing
 from . import compiler_options
-from .arguments import as_spec, changed_call, mesh_of
+from .arguments import as_spec, changed_call, mesh_of, of_arguments
 from .call import GivenCall
 from .source_edits import Applied, Edit, exchanged, prepared
 
@@ -74,7 +74,6 @@ def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
         platform = "tpu" if "topology" in asked else base.target.platform
         options = options_of(asked["compiler_options"], platform)
         asked = {**asked, "compiler_options": options}  # type: ignore[typeddict-item]
-    places = {**base.for_hosts.places, **_places(base, asked.get("constrain", {}))}
     changes = _together(base.for_hosts.asked, asked)
     first = base
     while first.base is not None:
@@ -87,6 +86,9 @@ def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
         raise CannotChange(
             f"{program.name} was captured without its function: capture the function", code
         )
+    constrained = of_arguments(call, changes.get("constrain", {}))
+    inside = {w: s for w, s in asked.get("constrain", {}).items() if w not in constrained}
+    places = {**base.for_hosts.places, **_places(base, inside)}
     call = replace(call, results=getattr(program.traced, "out_info", None))
     if base.target.hardware:  # which may have been chosen since
         call = call.with_options(hardware=base.target.hardware)
@@ -95,7 +97,9 @@ def what_if(base: Capture, asked: Changes, *, explains: bool = True) -> Capture:
         replaced, edits, words = _edits(first, call, changes, places)
         applied, sources = prepared(edits)
         named = [program.cells.name(e.place.file) for e in edits]
-        made = _made(said, replaced, words, list(zip(named, applied, strict=True)))
+        of_call = [c for c in said if c.kind not in _OF_SOURCE]
+        of_call += described({"constrain": constrained})
+        made = _made(of_call, replaced, words, list(zip(named, applied, strict=True)))
         if not explains:
             call = call.with_options(provenance=False, exact=False)
         found = _captured(first, call, changes, (made, replaced, edits, sources))
@@ -123,7 +127,7 @@ def _together(before: Changes, asked: Changes) -> Changes:
 
 
 def _made(
-    said: Sequence[ProgramChange],
+    of_call: Sequence[ProgramChange],
     replaced: _Replaced,
     words: Sequence[ProgramChange],
     applied: Sequence[tuple[str, Applied]],
@@ -137,7 +141,7 @@ def _made(
         )
         for w, (file, a) in zip(words, applied, strict=True)
     ]
-    return (*(c for c in said if c.kind not in _OF_SOURCE), *in_source, *replaced.said)
+    return (*of_call, *in_source, *replaced.said)
 
 
 def _with_static(
@@ -298,6 +302,8 @@ def _edits(
         if mesh is None:
             raise CannotChange('there is no mesh to shard over; give mesh={"data": 8} too')
         for where, spec in changes["constrain"].items():
+            if where not in places:
+                continue  # an argument
             place = places[where]
             file = program.cells.file(place.file)
             sharding = placing.named(mesh, as_spec(spec), f"the value of {where}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..mesh import Mesh
 from .sharding import Sharding
@@ -29,3 +29,20 @@ def tile_count(dim: Iterable[str], mesh: Mesh | None) -> int:
     sizes = dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh is not None else {}
     parts = (ref.rpartition(")")[2] for ref in dim)
     return math.prod(int(n) if n.isdecimal() else sizes.get(n, 1) for n in parts)
+
+
+def cut_further(spec: Spec, dimensions: Sequence[int], mesh: Mesh) -> list[Spec]:
+    """The spec with all axes that it leaves free at one dimension, each that they divide."""
+    free = tuple(a for a in mesh.axis_names if not any(a == axis_of(x) for e in spec for x in e))
+    n = tile_count(free, mesh)
+    return [
+        (*spec[:d], (*spec[d], *free), *spec[d + 1 :])
+        for d, size in enumerate(dimensions)
+        if n > 1 and size % (n * tile_count(spec[d], mesh)) == 0
+    ]
+
+
+def as_written(spec: Spec) -> tuple[str | tuple[str, ...] | None, ...]:
+    """The entries of a PartitionSpec: ``(None, "data")`` of ``((), ("data",), ())``."""
+    last = max((n for n, axes in enumerate(spec, 1) if axes), default=0)
+    return tuple(None if not e else e[0] if len(e) == 1 else e for e in spec[:last])

@@ -40,7 +40,7 @@ def prove(
             made = _proof(finding, way, before, answer)
             proofs.setdefault((finding.rule, finding.title), []).append(made)
     kept = {
-        key: tuple(sorted(rows, key=lambda p: (bool(p.error), p.may_alter, -p.gain)))
+        key: tuple(sorted(rows, key=lambda p: (bool(p.error), p.may_alter, -p.net)))
         for key, rows in proofs.items()
     }
     cap.for_hosts.keep_proofs(kept)

@@ -68,8 +68,12 @@ def make_jobs(
 
 def _every_sharding(way: Changes) -> dict[str, dict[str, str]]:
     """Each array's own, which words count together."""
-    given = {"in": way.get("in_shardings", {}), "out": way.get("out_shardings", {})}
-    return {k: {path: spec_text(s) for path, s in of.items()} for k, of in given.items() if of}
+    given: dict[str, Any] = {
+        "in": way.get("in_shardings", {}),
+        "out": way.get("out_shardings", {}),
+        "of": way.get("constrain", {}),
+    }
+    return {k: {str(p): spec_text(s) for p, s in of.items()} for k, of in given.items() if of}
 
 
 def run_jobs(jobs: Sequence[Job], options: CandidateOptions) -> list[dict[str, Any] | None]:
