@@ -177,21 +177,24 @@ export class ViewModel {
   }
   /** Adds the analyses' columns, extras, summary keys and warnings. */
   extend(block: Block<AnalysesHeader>): void {
-    const { header, columns } = block;
+    const { header } = block;
     if (header.instructions !== this.instruction.count) {
       throw new BadBlock("the file has changed since; load it again.");
     }
     checkAnalyses(block, this.block);
-    const base = this.strings.append(stringsOf(block));
+    this.takeColumns(block);
+    Object.assign(this.header.extras, header.extras);
+    Object.assign(this.header.summary, header.summary);
+    this.header.warnings.push(...header.warnings);
+    this.edition++;
+  }
+  private takeColumns({ header, columns }: Block<AnalysesHeader>): void {
+    const base = this.strings.append(stringsOf({ columns }));
     for (const [name, column] of columns) {
       if (name.startsWith("strings.")) continue;
       const isText = header.columns[name].text;
       this.block.columns.set(name, isText ? column.map((id) => (id ? id + base : 0)) : column);
     }
-    Object.assign(this.header.extras, header.extras);
-    Object.assign(this.header.summary, header.summary);
-    this.header.warnings.push(...header.warnings);
-    this.edition++;
   }
   /**
    * Takes the figures of another chip (`build_for_chip` in Python); null for those of the View's
@@ -224,12 +227,7 @@ export class ViewModel {
     const there = Object.entries(extras).filter(([key]) => !header.without?.includes(key));
     this.replaced = { columns: kept, extras, summary };
     for (const name of header.without ?? []) own.delete(name);
-    const base = this.strings.append(stringsOf(block));
-    for (const [name, column] of columns) {
-      if (name.startsWith("strings.")) continue;
-      const isText = header.columns[name].text;
-      own.set(name, isText ? column.map((id) => (id ? id + base : 0)) : column);
-    }
+    this.takeColumns(block);
     Object.assign(this.header, {
       extras: { ...Object.fromEntries(there), ...header.extras },
       summary: { ...summary, ...header.summary },
