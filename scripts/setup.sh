@@ -62,7 +62,7 @@ install_locked() { # venv, requirements file: once per content of the file
   local dir=$1 file=$2 stamp
   stamp="$dir/.installed-$(sha256sum "$file" | cut -c1-16)"
   if [ ! -e "$stamp" ]; then
-    pip_install "$dir" -r "$file"
+    pip_install "$dir" --no-deps -r "$file"
     touch "$stamp"
   fi
 }
