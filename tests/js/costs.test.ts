@@ -74,14 +74,7 @@ function costs(chosen: string | null, more: Record<string, ArrayLike<number>> = 
   return new Costs(model, extras as unknown as CostExtras);
 }
 
-describe("what costs most", () => {
-  it("is what adds most to the step, not what takes longest beside it", () => {
-    expect(costs("a").ranking(9)).toEqual({ first: [2, 3, 0], count: 3 });
-  });
-  it("is by FLOPs without a chip, then by bytes; what only moves bytes is there", () => {
-    expect(costs(null).ranking(9)).toEqual({ first: [3, 2, 0], count: 3 });
-    expect(costs(null).ranking(1)).toEqual({ first: [3], count: 3 });
-  });
+describe("costs", () => {
   it("adds up time on the wire and time waited, apart", () => {
     expect(costs("a").transferTime([0, 2])).toEqual({ wire: 12, waited: 3 });
   });

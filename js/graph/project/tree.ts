@@ -104,12 +104,6 @@ export class Tree {
   isGroup(node: number): boolean {
     return node >= this.instructions && node < this.stacks;
   }
-  /** Containers around the node, innermost first. */
-  ancestors(node: number): number[] {
-    const out: number[] = [];
-    for (let p = this.parent[node]; p >= 0; p = this.parent[p]) out.push(p);
-    return out;
-  }
 
   private sortTopDown(): Uint32Array {
     const depth = new Int32Array(this.stacks).fill(-1);

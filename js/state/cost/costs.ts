@@ -193,35 +193,6 @@ export class Costs {
     }
     return out;
   }
-  /**
-   * Units that run, by seconds if a chip is chosen, else by FLOPs, with unknown ones first: the
-   * first `limit` of them, and the total count. Sorting all 40,000 would take as long as modelling.
-   */
-  ranking(limit: number): { first: number[]; count: number } {
-    const { unit, runs, flops, bytes } = this;
-    const all = this.chip ? (i: number) => this.step[i] : (i: number) => flops[i] * runs[i];
-    const first: number[] = [];
-    const keys: number[] = [];
-    let count = 0;
-    for (let i = 0; i < unit.length; i++) {
-      if (!unit[i] || !(runs[i] > 0) || (flops[i] === 0 && !(bytes[i] > 0))) continue;
-      count++;
-      const value = all(i);
-      const key = Number.isNaN(value) ? Number.POSITIVE_INFINITY : value;
-      const before = (k: number) =>
-        key > keys[k] || (key === keys[k] && bytes[i] > bytes[first[k]]);
-      if (keys.length === limit && !before(limit - 1)) continue;
-      let at = keys.length;
-      while (at > 0 && before(at - 1)) at--;
-      keys.splice(at, 0, key);
-      first.splice(at, 0, i);
-      if (keys.length > limit) {
-        keys.pop();
-        first.pop();
-      }
-    }
-    return { first, count };
-  }
 }
 
 /** The costs of a View, or null when it has none. */

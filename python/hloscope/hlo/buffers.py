@@ -58,7 +58,6 @@ class HeapEvent:
     buffer_id: int
     computation: str = ""
     instruction: str = ""
-    share_with: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,6 @@ class HeapTrace:
     """The heap simulator's events for one allocation, in program order."""
 
     allocation_index: int
-    whole_module: bool
     events: tuple[HeapEvent, ...]
 
 

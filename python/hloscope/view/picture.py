@@ -87,7 +87,6 @@ def _operands_and_calls(b: Builder, c: Context) -> list[str]:
     b.relation("operand", t.operands.offsets, t.operands.values)
     b.relation("control", *_control(c))
     roles = list(dict.fromkeys(t.called_roles))
-    roles = roles
     b.relation("called", t.called.offsets, t.called.values)
     b.column("called.role", np.array([roles.index(r) for r in t.called_roles], np.int64))
     return roles

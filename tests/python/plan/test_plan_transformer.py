@@ -59,8 +59,9 @@ def row(m: Transformer, layer: Layer) -> dict[str, Any]:
         out[f"frac_t_comm_{way}"] = getattr(t, f"wire_{way}") / getattr(t, way)
     both = (*layer.exchanges_fwd, *layer.exchanges_bwd)
     out["comm_size"] = both[0].size if both else None
-    index = m.rates.link_index(both[0].size) if both else None
-    out["comm_topology"] = None if index is None else ("nvlink", "ib")[index]
+    rates = [rate for _, rate in m.rates.links]
+    link = m.rates.link(both[0].size) if both else None
+    out["comm_topology"] = None if link is None else ("nvlink", "ib")[rates.index(link)]
     return out
 
 

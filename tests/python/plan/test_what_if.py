@@ -11,13 +11,14 @@ import math
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from corpus.programs import PROGRAMS
-from hloscope.analysis.cost.cost import estimate
+from hloscope.analysis.cost.cost import Cost, estimate
 from hloscope.hardware import load
 from hloscope.readers import read_modules
 from hloscope.show import blocks
@@ -138,17 +139,20 @@ def test_the_renderer_models_what_python_does(
     (tmp_path / "run.mjs").write_text(PROGRAM)
     subprocess.run(["node", "run.mjs"], cwd=tmp_path, check=True)
     chips = load()
+
+    @cache
+    def modelled(name: str, own: bool) -> Cost:
+        """The page keeps the branches that take most time on the chip it was made for."""
+        cap, told = programs[name], {} if own else trips[name]
+        return estimate(cap.module, cap.target, hardware=chips["tpu-v5e"], trips=told)
+
     seen = json.loads((tmp_path / "out.json").read_text())
     assert len(seen) == len(programs) * (len(chips) + 1)
     for found in seen:
-        cap, chip = programs[found["name"]], found["chip"]
+        chip = found["chip"]
         # what Python modelled is shown as it came until a person edits something
         assert chip is not None or found["own"], found["name"]
-        told = trips[found["name"]] if chip is not None else {}
-        hardware = chips[chip or "tpu-v5e"]
-        # the page keeps the branches that take most time on the chip it was made for
-        made_for = estimate(cap.module, cap.target, hardware=chips["tpu-v5e"], trips=told)
-        cost = made_for.on(hardware)
+        cost = modelled(found["name"], chip is None).on(chips[chip or "tpu-v5e"])
         r = cost.roofline
         assert r is not None
         where = f"{found['name']} on {chip}"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hloscope.analysis.diff.page import LIMIT, SHOWN, _table
 from hloscope.analysis.report.own_values import OwnValues
-from hloscope.analysis.report.source import FIGURES, Figures, _no_line
 
 
 @pytest.mark.parametrize(
@@ -49,13 +48,3 @@ def test_names_that_match_nothing(names: str, said: str) -> None:
     found = OwnValues("own", "", np.array([1.0, np.nan, 2.0]), tuple(names.split()))
     assert found.remark == said
     assert found.matched == 2
-
-
-@pytest.mark.parametrize("more", ["", "is_cut"])
-def test_the_row_of_no_line(more: str) -> None:
-    lost = Figures(*range(1, 6))
-    row = _no_line(more, lost)
-    assert [row[f] for f in FIGURES] == [row[f"own_{f}"] for f in FIGURES] == [1, 2, 3, 4, 5]
-    assert {row[f"inferred_{f}"] for f in FIGURES} == {0.0}
-    assert [k for k, v in row.items() if v is False] == ([more] if more else [])
-    assert row["file"] is row["line"] is row["function"] is None

@@ -53,7 +53,7 @@ from .limits import POINTER_BYTES, TPU_RESULT_TABLE_BYTES
 from .lines import buffer_frames
 from .liveness.liveness import KINDS, Liveness
 from .liveness.simulate import simulate
-from .liveness.values import ARGUMENT, OUTPUT, TEMP
+from .liveness.values import ARGUMENT, OUTPUT
 from .peaks import MemorySpace, allocated, assigned, heap_padding, peaks_beside_main
 
 if TYPE_CHECKING:
@@ -303,22 +303,6 @@ class Memory(Rows[LiveValue]):
         if not len(self.schedule):
             return None
         return self.module.instructions[int(self.schedule[self.peak_point])]
-
-    @cached_property
-    def peak_temp_bytes(self) -> int:
-        """The part of the simulated peak held by temporaries."""
-        live = self.liveness
-        counted = live.live_at(self.peak_point, self.main_spaces)
-        return int(live.size[counted][live.kind[counted] == TEMP].sum())
-
-    @cached_property
-    def peak_temp_dense_bytes(self) -> int:
-        """``peak_temp_bytes`` without tile padding."""
-        return sum(v.shape.byte_size for v in self.live_at_peak if v.kind == "temp")
-
-    def timeline_of(self, memory_space: int) -> Ints:
-        """Live bytes of one memory space over the schedule."""
-        return self.liveness.timeline(memory_space)
 
     @cached_property
     def memory_spaces(self) -> dict[int, int]:

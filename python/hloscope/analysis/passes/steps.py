@@ -16,10 +16,6 @@ from ...readers.hlo.pass_lines import Line
 
 # Bits of a version: what changed from the one before.
 BORN, OPCODE, SHAPE, LAYOUT, OPERANDS, ATTRIBUTES, RENAMED = 1, 2, 4, 8, 16, 32, 64
-WORDS = {
-    OPCODE: "opcode", SHAPE: "shape", LAYOUT: "layout", OPERANDS: "operands",
-    ATTRIBUTES: "attributes",
-}  # fmt: skip
 # How it is known that one replaced another.
 USERS, RESULT, SOURCE = 0, 1, 2
 

@@ -186,15 +186,6 @@ class Source(Rows[SourceLine]):
         return ""
 
 
-def _no_line(more: str, lost: Figures) -> dict[str, Any]:
-    """The row for what belongs to no line."""
-    out: dict[str, Any] = {"file": None, "line": None, "function": None}
-    out |= {more: False} if more else {}
-    out |= {name: getattr(lost, name) for name in FIGURES}
-    out |= {f"own_{name}": getattr(lost, name) for name in FIGURES}
-    return out | {f"inferred_{name}": 0.0 for name in FIGURES}
-
-
 @uncollected()
 def attribute(module: Module, cost: Cost, memory: Memory) -> Source:
     """Sums the figures of ``cost`` and ``memory`` over source lines."""

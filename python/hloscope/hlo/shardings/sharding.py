@@ -39,11 +39,6 @@ class Tile:
     ranges: tuple[Range, ...]
     devices: tuple[int, ...]
 
-    @property
-    def is_empty(self) -> bool:
-        """Past the end of an unevenly divided dimension: nothing but padding."""
-        return any(begin >= end for begin, end in self.ranges)
-
 
 @dataclass(frozen=True, eq=False)
 class Sharding:

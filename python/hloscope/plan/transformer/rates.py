@@ -30,13 +30,6 @@ class Rates:
                 return rate
         return None
 
-    def link_index(self, devices: int) -> int | None:
-        """The index of that link, 0 for the nearest."""
-        for n, (group, _) in enumerate(self.links):
-            if not group or devices <= group:
-                return n
-        return None
-
 
 def rates(chip: str | Hardware | Rates, dtype: str = "bf16") -> Rates:
     """``Rates`` of a chip by its id; what is ``Rates`` already is returned unchanged.

@@ -73,14 +73,12 @@ def buffer_assignment(message: Any, module: Any) -> BufferAssignment:
         tuple(
             HeapTrace(
                 t.buffer_allocation_index,
-                t.whole_module_simulation,
                 tuple(
                     HeapEvent(
                         kinds[e.kind] if 0 <= e.kind < 3 else str(e.kind),
                         e.buffer_id,
                         text_of(e.computation_name),
                         text_of(e.instruction_name),
-                        e.share_with_canonical_id,
                     )
                     for e in t.events
                 ),

@@ -38,7 +38,6 @@ _SPREADING = opcodes.GIVEN | opcodes.REPEATED
 _PLUMBING = (
     opcodes.BUNDLES | opcodes.SAME_ORDER | {"after-all"}
 ) - opcodes.with_halves("copy")  # fmt: skip
-_QUIET_FAMILIES = ("constant", "plumbing")
 
 
 def output_bytes(t: Table) -> NDArray[np.float64]:
