@@ -86,6 +86,25 @@ def test_weights_of_layers_that_each_microbatch_gathers_again_are_gathered_once_
     assert proof.step[0] - proof.step[1] > found.seconds / 2
 
 
+def test_both_gradients_of_a_tied_embedding_are_added_up_by_the_loop_of_microbatches() -> None:
+    on = mesh("x")
+
+    def loss(e: Any, ids: Any) -> Any:
+        return -jax.nn.log_softmax(jnp.tanh(e[ids]) @ e.T)[:, 0].sum()
+
+    def step(e: Any, ids: Any) -> Any:
+        def add(total: Any, part: Any) -> Any:
+            return total + jax.grad(loss)(e, part), None
+
+        return e - 0.1 * lax.scan(add, jnp.zeros_like(e), ids)[0]
+
+    given = shaped((8192, 512), F32, on), shaped((8, 1024), jnp.int32, on, None, "x")
+    cap = hs.capture(jax.jit(step), *given, hardware="tpu-v5e")
+    assert "Each trip of the loop sums over the devices and adds that to what it carries" in said(
+        cap
+    )
+
+
 @tpu
 def test_sums_of_microbatches_that_are_cut_are_added_up_by_the_loop() -> None:
     def step(w: Any, xs: Any) -> Any:

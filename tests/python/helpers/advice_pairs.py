@@ -498,6 +498,26 @@ def tied_by_hand(followed: bool) -> hs.Capture:
 
 
 @pair(
+    "reduced-twice", "look up all indices at once",
+    "three lookups in one table as one", WIRE,
+)  # fmt: skip
+def looked_up_at_once(followed: bool) -> hs.Capture:
+    on = mesh("data")
+
+    def loss(e: Any, a: Any, b: Any, c: Any) -> Any:
+        rows = e[jnp.stack([a, b, c])] if followed else (e[a], e[b], e[c])
+        return jnp.sum(jnp.tanh(rows[0] * rows[1]) * rows[2])
+
+    def step(e: Any, mean: Any, *ids: Any) -> Any:  # two fusions add up what each lookup sends back
+        g = jax.grad(loss)(e, *ids)
+        mean = mean + g * g
+        return e - g / (jnp.sqrt(mean) + 1e-6), mean
+
+    e, ids = shaped((1 << 16, 256), F32, on), shaped((1024,), jnp.int32, on, "data")
+    return chip(step, e, e, ids, ids, ids)
+
+
+@pair(
     "exposed-collective", "a dimension of their own",
     "queries, keys and values side by side as [d, 3, n]", SECONDS,
 )  # fmt: skip

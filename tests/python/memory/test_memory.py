@@ -138,6 +138,20 @@ def test_the_donation_audit_says_what_was_for_nothing_and_what_could_be() -> Non
         assert rows["a"] == "could be donated"
 
 
+def test_what_a_loop_stores_for_one_that_runs_back_is_not_for_a_backward_pass() -> None:
+    """As the two sweeps of a tridiagonal solver."""
+    import jax
+    import jax.numpy as jnp
+
+    def solve(x: Any) -> Any:
+        _, swept = jax.lax.scan(lambda c, row: (jnp.tanh(c + row),) * 2, x[0], x)
+        return jax.lax.scan(lambda c, row: (row - c, row), x[0], swept, reverse=True)[0]
+
+    memory = hs.capture(jax.jit(solve), jax.ShapeDtypeStruct((64, 512), jnp.float32)).memory
+    assert memory.residuals
+    assert "stored between loops: " in str(memory)
+
+
 def test_residuals_show_what_a_scan_stores_for_backward() -> None:
     import jax
     import jax.numpy as jnp
@@ -158,6 +172,7 @@ def test_residuals_show_what_a_scan_stores_for_backward() -> None:
     assert [r.shape.dense_text for r in nothing.residuals] == ["f32[8,32,64]"]  # the carry alone
     assert sum(r.bytes for r in everything.residuals) > sum(r.bytes for r in nothing.residuals)
     assert any("tanh" in r.op_name or "sub" in r.op_name for r in everything.residuals)
+    assert "stored between loops for backward: " in str(nothing)
     writer, (reader,) = nothing.residuals[0].writer, nothing.residuals[0].readers
     assert (writer.phase, reader.phase) == ("forward", "backward")
 

@@ -444,10 +444,16 @@ def _goes_on(facts: Facts, value: Position) -> bool:
 def _is_accumulated(value: Position) -> bool:
     """Whether a loop only adds a value to an element that it carries, which nothing else reads.
 
-    What a loop inside it stacks first, such as gradients of layers, is added up so too.
+    What a loop inside it stacks first, such as gradients of layers, is added up so too, and the sum
+    of several such, as of a tied embedding's.
     """
     # a reduce-scatter of padded parts is followed by an exchange of what lies at their edges
-    through = _KEPT | opcodes.MOVES | opcodes.UPDATES | opcodes.RESHARDS | _SUMMED_ON
+    kept = _KEPT | opcodes.MOVES | opcodes.UPDATES | opcodes.RESHARDS | opcodes.BUNDLES | _SUMMED_ON
+
+    def through(i: Instruction) -> bool:
+        is_end = i.opcode == "add" and any(_adds_to_carried(i, n) for n in (0, 1))
+        return i.opcode in kept or (i.opcode == "add" and not is_end)
+
     used = list(walk.uses(value, through, inside_fusions=True, reach=limits.CAUSE_REACH))
     return bool(used) and all(_adds_to_carried(u.instruction, u.operand) for u in used)
 

@@ -146,20 +146,25 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         for value in _parts_of(row):
             _spread(facts, value, (row, value), marks)
     found: dict[int, tuple[Instruction, tuple[Collective, Instruction]]] = {}
+    adds: dict[frozenset[int], list[Instruction]] = {}  # XLA does some in each fusion that reads it
     todo = list(marks)
     for index in todo:
         for user in facts.module.instructions[index].users:
-            if user.opcode != "add" or len(user.operands) != 2 or user.index in found:
+            if user.opcode != "add" or len(user.operands) != 2:
                 continue
             a, b = (marks.get(o.index) for o in user.operands)
             if a is None or b is None or a[1] is b[1] or not _same_groups(a[0], b[0]):
                 continue
-            if not (_one_use(a[1]) and _one_use(b[1])):
+            same = adds.setdefault(frozenset((a[1].index, b[1].index)), [])
+            if user in same:
                 continue
+            same.append(user)
             # A sum of reduced values is one, too: of three added up two could be saved.
             less = min((a, b), key=lambda x: (x[1].index in found, x[1].shape.byte_size))
-            found[user.index] = user, less
-            todo += _spread(facts, user, (less[0], user), marks)
+            if user is same[0]:
+                found[user.index] = user, less
+            todo += _spread(facts, user, (less[0], same[0]), marks)
+    _only_added(found, adds, marks)
     # A sum that another addition takes is a part of its sum.
     into = {marks[o.index][1].index: n for n, (user, _) in found.items() for o in user.operands}
     counts = Counter(_last(index, into) for index in found)
@@ -177,7 +182,7 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         key = row.axes_or_groups, value.shape.dense_text, row.executions
         whole_sum = _last(user.index, into)
         times = counts[whole_sum] + 1
-        alike[key].append(_Twice(user, (whole_sum, times), row, value, other[0], wire, seconds))
+        alike[key].append(_Twice(user, (whole_sum, times), row, value, *other, wire, seconds))
     for twice in alike.values():
         yield _told_twice(facts, twice)
 
@@ -249,12 +254,13 @@ class _Twice(NamedTuple):
     row: Collective
     value: Instruction
     other: Collective
+    by: Instruction  # what it is added to, which ``other`` makes
     wire: int | None
     seconds: float | None
 
 
 def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
-    user, _, row, value, other, _, _ = twice[0]
+    user, _, row, value, other, *_ = twice[0]
     saved = sum(x.value.shape.byte_size * x.row.counted for x in twice)
     rows = list(dict.fromkeys(x.row for x in twice))
     whole = sum(r.total_payload_bytes or 0 for r in rows)
@@ -270,12 +276,17 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     )
     given = _sent_as(row, value)
     projected = given is not None and multiplies_weights(facts, given)
+    looked_up = all(
+        _is_scattered(r, v) for x in twice for r, v in ((x.row, x.value), (x.other, x.by))
+    )
     weights = not projected and row.phase == "backward"
     what = "sum" if row.phase == "forward" else "gradient"
     subject = f"{len(sums):,} {what}s are" if len(sums) > 1 else f"A {what} is"
     such, some = "", "two" if most == 2 else "several"  # where they come from, if that is clear
     if projected:
         such = f" (such as what {some} projections of one value send back)"
+    elif looked_up:
+        such = f" (such as what {some} lookups in one table send back)"
     elif weights:
         such = (
             f" (such as {'the two' if most == 2 else 'several'} uses of one array of weights, in"
@@ -295,6 +306,8 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
         + (
             "multiply by the projections' weights put side by side (one matmul, one sum)"
             if projected
+            else "look up all indices at once, in one array, and take the results apart"
+            if looked_up
             else "reduce their sum by hand in jax.shard_map"
         ),
         max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
@@ -313,6 +326,16 @@ def _sent_as(row: Collective, value: Instruction) -> Instruction | None:
     at = next((p for p in walk.path(value, opcodes.SAME_NUMBERS | {"slice"}) if p.element), None)
     number = at.element[0] if at is not None else 0
     return operands[number] if number < len(operands) else None
+
+
+def _is_scattered(row: Collective, value: Instruction) -> bool:
+    """Whether a sum, or the last part of a sum of several, is of what a scatter adds up."""
+    given = _sent_as(row, value)
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    return given is not None and (
+        value.opcode == "add"
+        or walk.source(given, through, inside_fusions=True).instruction.opcode == "scatter"
+    )
 
 
 def _is_sum(row: Collective) -> bool:
@@ -369,8 +392,21 @@ def _spread(
     return made
 
 
-def _one_use(value: Instruction) -> bool:
-    """Whether the chain of copies and casts from a reduced value ends in one place."""
+def _only_added(
+    found: dict[int, tuple[Instruction, tuple[Collective, Instruction]]],
+    adds: dict[frozenset[int], list[Instruction]],
+    marks: dict[int, tuple[Collective, Instruction]],
+) -> None:
+    """Leaves additions of values of which nothing else is made: those have to be reduced anyway."""
     through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
-    uses = {u.instruction for u in walk.uses(value, through, inside_fusions=True)}
-    return len(uses) == 1
+    copies = {same[0].index: same for same in adds.values()}
+    for same in adds.values():
+        values = [marks[o.index][1] for o in same[0].operands]
+        used = {
+            u.instruction
+            for v in values
+            for copy in copies.get(v.index, [v])
+            for u in walk.uses(copy, through, inside_fusions=True)
+        }
+        if used - set(same) or any(v.index in copies and v.index not in found for v in values):
+            found.pop(same[0].index, None)

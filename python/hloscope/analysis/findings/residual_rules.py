@@ -145,13 +145,8 @@ def _at_peak(facts: Facts) -> list[Residual]:
     if not memory.residuals or not len(memory.schedule):
         return []
     held = set(memory.liveness.live_at(memory.peak_point, memory.main_spaces).tolist())
-    rows = {r.buffer: r for r in memory.residuals if r.buffer in held and _of_autodiff(r)}
+    rows = {r.buffer: r for r in memory.residuals if r.buffer in held and r.is_for_backward}
     return sorted(rows.values(), key=lambda r: -r.bytes)
-
-
-def _of_autodiff(row: Residual) -> bool:
-    """Whether a stack belongs to a derivative, and not to a simulation or a decode step."""
-    return "jvp(" in row.op_name or any(r.phase == "backward" for r in row.readers)
 
 
 def stored_larger(facts: Facts) -> Iterator[Finding]:

@@ -79,6 +79,11 @@ class Residual(Row):
     stored: Instruction | None
 
     @property
+    def is_for_backward(self) -> bool:
+        """Whether it belongs to a derivative, and not to a simulation or a decode step."""
+        return "jvp(" in self.op_name or any(loop.phase == "backward" for loop in self.readers)
+
+    @property
     def op_name(self) -> str:
         return self.stored.op_name if self.stored is not None else ""
 

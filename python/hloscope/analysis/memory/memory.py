@@ -466,7 +466,7 @@ class Memory(Rows[LiveValue]):
 
     @cached_property
     def residuals(self) -> tuple[Residual, ...]:
-        """Values that one loop stacks and a later one reads: what is stored for backward."""
+        """Values that one loop stacks and a later one reads, as what is stored for backward."""
         return find_residuals(self.liveness, self.loops)
 
     COLUMNS = (
@@ -519,7 +519,8 @@ def _text(memory: Memory, rows: int = 12) -> str:
     out.append("  " + ", ".join(f"{c} {size(b)}" for c, b in memory.by_category.items()))
     if memory.residuals:
         total = sum(r.bytes for r in memory.residuals)
-        out.append(f"  stored between loops for backward: {size(total)}")
+        why = " for backward" if any(r.is_for_backward for r in memory.residuals) else ""
+        out.append(f"  stored between loops{why}: {size(total)}")
     body = [
         (
             short(v.name),
