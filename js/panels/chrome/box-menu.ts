@@ -160,6 +160,14 @@ function itemsOf(
     { label: "Follow: what depends on it", run: follow("down", "depends on") },
     { label: "Follow: what it depends on", run: follow("up", "needed by") },
     { label: "Copy name", run: () => void copyText(nameOf(model, selection)) },
+    ...(members.length === 1 && model.header.summary.partitions > 1
+      ? [
+          {
+            label: "Copy as a sharding constraint to try",
+            run: () => void copyText(`cap.what_if(constrain={"${model.name(members[0])}": P()})`),
+          },
+        ]
+      : []),
     {
       label: "Copy HLO",
       run: () => void copyHlo(ctx, (text) => members.map((i) => text.instruction(i))),

@@ -133,6 +133,28 @@ def test_a_value_is_followed_through_the_program(page: Page) -> None:
     assert {name.split(".")[0] for name in lit(page)} == {"encoder", "x", "w"}
 
 
+SHARDED = """HloModule jit_f, is_scheduled=true, num_partitions=2
+
+ENTRY %main (x: f32[64,64]) -> f32[64,64] {
+  %x = f32[64,64] parameter(0)
+  ROOT %tanh.1 = f32[64,64] tanh(%x)
+}
+"""
+
+
+def test_a_box_in_the_picture_names_the_value_of_a_constraint(
+    renderer: Path, open_page: OpenPage, tmp_path: Path
+) -> None:
+    path = hs.read(SHARDED).to_html(tmp_path / "f.html")
+    page = open_page(path.as_uri(), width=1500, height=950, script=KEPT)
+    page.locator(".graph canvas").first.wait_for()
+    evaluate(page, "store.selectInstruction(1)")
+    page.locator(".graph canvas").first.focus()
+    page.keyboard.press("Shift+F10")
+    page.get_by_role("menuitem", name="Copy as a sharding constraint").click()
+    assert page.evaluate("copied") == 'cap.what_if(constrain={"tanh.1": P()})'
+
+
 def test_the_menu_copies_and_leads_on(page: Page) -> None:
     menu(page, "decoder", "Copy name")
     assert page.evaluate("copied") == "decoder"
