@@ -497,24 +497,43 @@ def tied_by_hand(followed: bool) -> hs.Capture:
     return chip(mapped if followed else jax.grad(loss), e, ids, ids)
 
 
-@pair(
-    "reduced-twice", "look up all indices at once",
-    "three lookups in one table as one", WIRE,
-)  # fmt: skip
-def looked_up_at_once(followed: bool) -> hs.Capture:
-    on = mesh("data")
-
-    def loss(e: Any, a: Any, b: Any, c: Any) -> Any:
-        rows = e[jnp.stack([a, b, c])] if followed else (e[a], e[b], e[c])
-        return jnp.sum(jnp.tanh(rows[0] * rows[1]) * rows[2])
+def lookups(followed: bool) -> Any:
+    def loss(e: Any, a: Any, b: Any, others: Any) -> Any:
+        if followed:
+            rows = e[jnp.concatenate([a[:, None], b[:, None], others], 1)]
+            x, y, z = rows[:, 0], rows[:, 1], rows[:, 2:]
+        else:
+            x, y, z = e[a], e[b], e[others]
+        return jnp.sum(jnp.tanh(x * y)[:, None] * z)
 
     def step(e: Any, mean: Any, *ids: Any) -> Any:  # two fusions add up what each lookup sends back
         g = jax.grad(loss)(e, *ids)
         mean = mean + g * g
         return e - g / (jnp.sqrt(mean) + 1e-6), mean
 
-    e, ids = shaped((1 << 16, 256), F32, on), shaped((1024,), jnp.int32, on, "data")
-    return chip(step, e, e, ids, ids, ids)
+    return step
+
+
+@pair(
+    "reduced-twice", "look up all indices at once",
+    "three lookups in one table as one", WIRE,
+)  # fmt: skip
+def looked_up_at_once(followed: bool) -> hs.Capture:
+    on = mesh("data")
+    e, ids, others = (1 << 16, 256), (1024,), (1024, 8)
+    given = (shaped(s, jnp.int32, on, "data") for s in (ids, ids, others))
+    return chip(lookups(followed), shaped(e, F32, on), shaped(e, F32, on), *given)
+
+
+@pair(
+    "reduced-twice", "look up all indices at once",
+    "three lookups in one table as one, of which XLA:TPU adds two", WIRE, "tpu",
+)  # fmt: skip
+def looked_up_at_once_on_tpu(followed: bool) -> hs.Capture:
+    fn = jax.jit(lookups(followed), in_shardings=(P(), P(), *[P("data")] * 3), out_shardings=P())
+    e, ids, others = shaped((1 << 17, 256), F32), (1024,), (1024, 8)
+    given = (shaped(s, jnp.int32) for s in (ids, ids, others))
+    return on_tpu(fn, e, e, *given, axes={"data": 8})
 
 
 @pair(

@@ -183,8 +183,40 @@ def reduced_twice(facts: Facts) -> Iterator[Finding]:
         whole_sum = _last(user.index, into)
         times = counts[whole_sum] + 1
         alike[key].append(_Twice(user, (whole_sum, times), row, value, *other, wire, seconds))
+    for first, into_, row in _added_to_again(rows):
+        value = first.instruction
+        key = first.axes_or_groups, value.shape.dense_text, first.executions
+        wire, seconds = first.total_wire_bytes, facts.waited(first.members)
+        if not _is_trifle(facts, wire):
+            twice_ = _Twice(into_, (into_.index, 2), first, value, row, into_, wire, seconds)
+            alike[key].append(twice_)
     for twice in alike.values():
         yield _told_twice(facts, twice)
+
+
+def _added_to_again(
+    rows: list[Collective],
+) -> Iterator[tuple[Collective, Instruction, Collective]]:
+    """Sums that a scatter adds to, on one device of each group, before all are summed again, as
+    XLA:TPU makes of an addition of two gradients, one of them a lookup's: (sum, scatter, sum)."""
+    sums = {m: row for row in rows for m in row.members}
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | {"select", "scatter"}
+    for row in rows:
+        for value in row.instruction.operands:
+            way = [p.instruction for p in walk.back(value, through, inside_fusions=True)]
+            scatter = next((i for i in way if i.opcode == "scatter"), None)
+            first = next((sums[i.index] for i in way if sums.get(i.index, row) is not row), None)
+            if scatter is None or first is None or not _same_groups(first, row):
+                continue
+            given = first.instruction
+            is_it = given.shape.is_array and given.shape.elements == value.shape.elements
+            if is_it and {u.opcode for u in _used(given, opcodes.SAME_NUMBERS)} == {"select"}:
+                yield first, scatter, row
+
+
+def _used(value: Instruction, through: frozenset[str]) -> set[Instruction]:
+    uses = walk.uses(value, through | opcodes.FUSIONS, inside_fusions=True)
+    return {u.instruction for u in uses}
 
 
 def _summed_again(facts: Facts, rows: list[Collective]) -> Iterator[Finding]:
@@ -292,6 +324,9 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
             f" (such as {'the two' if most == 2 else 'several'} uses of one array of weights, in"
             f" {some} loops or as tied embedding)"
         )
+    added = "two values that are each all-reduced"
+    if user.opcode == "scatter":
+        added = "to a sum over the devices on one of them, and all is summed again"
     where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
     evidence = dict.fromkeys(
         i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)
@@ -300,8 +335,7 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
         "reduced-twice",
         f"{subject} reduced {often} {over(row)}: {size(saved)} of {size(whole)} of"
         f" {names([r.instruction for r in rows])} could be saved",
-        f"%{user.name} adds two values that are each all-reduced: {value.shape.dense_text}"
-        f" {where}{such}",
+        f"%{user.name} adds {added}: {value.shape.dense_text} {where}{such}",
         f"add the partial {what}s before they are reduced: "
         + (
             "multiply by the projections' weights put side by side (one matmul, one sum)"
@@ -331,11 +365,11 @@ def _sent_as(row: Collective, value: Instruction) -> Instruction | None:
 def _is_scattered(row: Collective, value: Instruction) -> bool:
     """Whether a sum, or the last part of a sum of several, is of what a scatter adds up."""
     given = _sent_as(row, value)
-    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
-    return given is not None and (
-        value.opcode == "add"
-        or walk.source(given, through, inside_fusions=True).instruction.opcode == "scatter"
-    )
+    if given is None or value.opcode == "add":
+        return given is not None
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | {"add"}
+    ends = (p.instruction for p in walk.sources(given, through, inside_fusions=True))
+    return all(i.opcode == "scatter" for i in ends)
 
 
 def _is_sum(row: Collective) -> bool:
@@ -398,15 +432,10 @@ def _only_added(
     marks: dict[int, tuple[Collective, Instruction]],
 ) -> None:
     """Leaves additions of values of which nothing else is made: those have to be reduced anyway."""
-    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS
     copies = {same[0].index: same for same in adds.values()}
     for same in adds.values():
         values = [marks[o.index][1] for o in same[0].operands]
-        used = {
-            u.instruction
-            for v in values
-            for copy in copies.get(v.index, [v])
-            for u in walk.uses(copy, through, inside_fusions=True)
-        }
+        all_of_it = [copy for v in values for copy in copies.get(v.index, [v])]
+        used = set[Instruction]().union(*(_used(v, opcodes.SAME_NUMBERS) for v in all_of_it))
         if used - set(same) or any(v.index in copies and v.index not in found for v in values):
             found.pop(same[0].index, None)
