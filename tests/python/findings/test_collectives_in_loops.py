@@ -86,6 +86,21 @@ def test_weights_of_layers_that_each_microbatch_gathers_again_are_gathered_once_
     assert proof.step[0] - proof.step[1] > found.seconds / 2
 
 
+def test_gradients_that_two_loops_over_the_same_layers_stack_are_reduced_twice() -> None:
+    on = mesh("x")
+
+    def through(x: Any, ws: Any) -> Any:
+        return lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, ws)[0]
+
+    def loss(ws: Any, x: Any) -> Any:
+        return jnp.sum(through(through(x, ws), ws))
+
+    given = shaped((4, 1024, 1024), F32, on), shaped((64, 1024), F32, on, "x")
+    cap = hs.capture(jax.jit(jax.grad(loss)), *given, hardware="tpu-v5e")
+    (found,) = cap.findings.of("reduced-twice")
+    assert found.title.startswith("A gradient is reduced twice over x: 16 MiB of 16 MiB of ")
+
+
 def test_both_gradients_of_a_tied_embedding_are_added_up_by_the_loop_of_microbatches() -> None:
     on = mesh("x")
 

@@ -452,7 +452,7 @@ def _is_accumulated(value: Position) -> bool:
 
     def through(i: Instruction) -> bool:
         is_end = i.opcode == "add" and any(_adds_to_carried(i, n) for n in (0, 1))
-        return i.opcode in kept or (i.opcode == "add" and not is_end)
+        return walk.acts_as(i) in kept or (i.opcode == "add" and not is_end)
 
     used = list(walk.uses(value, through, inside_fusions=True, reach=limits.CAUSE_REACH))
     return bool(used) and all(_adds_to_carried(u.instruction, u.operand) for u in used)

@@ -14,7 +14,7 @@ from ..comms.collective import Collective
 from ..text.units import size
 from . import limits
 from .collective_facts import moved, moves_constants, over, sent, times
-from .collective_purposes import is_only_stacked, multiplies_weights
+from .collective_purposes import For, is_only_stacked, multiplies_weights, purpose
 from .copy_reasons import loop_of
 from .facts import Facts
 from .finding import Finding, names
@@ -307,7 +307,9 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
         "twice" if most == 2 else f"{most} times" if least == most else f"{least} to {most} times"
     )
     given = _sent_as(row, value)
+    purposes = {purpose(facts, r).what for r in (row, other)}
     projected = given is not None and multiplies_weights(facts, given)
+    projected |= purposes <= {For.ACTIVATIONS, For.PRODUCTS}
     looked_up = all(
         _is_scattered(r, v) for x in twice for r, v in ((x.row, x.value), (x.other, x.by))
     )
@@ -435,7 +437,9 @@ def _only_added(
     copies = {same[0].index: same for same in adds.values()}
     for same in adds.values():
         values = [marks[o.index][1] for o in same[0].operands]
-        all_of_it = [copy for v in values for copy in copies.get(v.index, [v])]
-        used = set[Instruction]().union(*(_used(v, opcodes.SAME_NUMBERS) for v in all_of_it))
-        if used - set(same) or any(v.index in copies and v.index not in found for v in values):
-            found.pop(same[0].index, None)
+        for v in values:
+            every = [_used(copy, opcodes.SAME_NUMBERS) for copy in copies.get(v.index, [v])]
+            used = set[Instruction]().union(*every)
+            # a loop may stack it first, which is one use
+            if (len(used) > 1 and used - set(same)) or (v.index in copies and v.index not in found):
+                found.pop(same[0].index, None)
