@@ -254,8 +254,8 @@ def test_a_file_that_changes_is_shown_again(lab: Page, server: Server) -> None:
 
 
 def test_a_large_file_with_progress_cancel_and_again(lab: Page, server: Server) -> None:
-    text = large_module(megabytes=25)
-    assert len(text) > 25e6
+    text = large_module(megabytes=12)
+    assert len(text) > 12e6
     (server.root / "large.hlo").write_text(text)
     pane = open_file(lab, "large.hlo")
     bar = pane.get_by_role("progressbar")
