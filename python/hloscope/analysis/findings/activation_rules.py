@@ -44,7 +44,6 @@ def wide_activations(facts: Facts) -> Iterator[Finding]:
         return
     rows.sort(key=lambda row: -row[1])
     units = [i for i, _ in rows]
-    frame, inferred = facts.line(found[0][0])
     many = f"{len(found):,} matmuls multiply" if len(found) > 1 else "A matmul multiplies"
     yield Finding(
         "wide-activations",
@@ -55,12 +54,9 @@ def wide_activations(facts: Facts) -> Iterator[Finding]:
         "cast the activations to the weights' type where they enter the layers, x.astype(bf16), and"
         " keep f32 inside the norms and the softmax",
         share,
-        gained,
-        None,
-        "",
-        tuple(units),
-        frame,
-        inferred,
+        seconds=gained,
+        instructions=tuple(units),
+        **facts.at(found[0][0]),
     )
 
 

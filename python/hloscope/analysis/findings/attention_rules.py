@@ -67,7 +67,6 @@ def scores_in_memory(facts: Facts) -> Iterator[Finding]:
     rows.sort(key=lambda row: -row[1])
     units = [i for i, _ in rows]
     largest = max(scores, key=lambda x: x.shape.elements)
-    frame, inferred = facts.line(largest)
     yield Finding(
         "scores-in-memory",
         f"Scores of attention, {largest.shape.dense_text}, are written to memory and read again:"
@@ -77,12 +76,9 @@ def scores_in_memory(facts: Facts) -> Iterator[Finding]:
         "a kernel that never writes them, flash attention: on a TPU"
         " jax.experimental.pallas.ops.tpu.flash_attention or splash_attention",
         share,
-        seconds,
-        None,
-        "",
-        tuple(units),
-        frame,
-        inferred,
+        seconds=seconds,
+        instructions=tuple(units),
+        **facts.at(largest),
     )
 
 

@@ -103,7 +103,6 @@ def gathered_for_one(facts: Facts) -> Iterator[Finding]:
         share = facts.wire_share(wire, seconds)
         first = rows[0]
         whole = next(w for row, w in found if row is first)
-        frame, inferred = facts.line(whole.operation)
         why, advice = _words(facts, whole, str(name), first)
         yield Finding(
             "gathered-for-one",
@@ -112,12 +111,11 @@ def gathered_for_one(facts: Facts) -> Iterator[Finding]:
             f"%{first.name} {over(first)} makes it whole for %{whole.operation.name}: {why}",
             advice,
             share,
-            seconds,
-            wire,
-            "wire",
-            (*(row.instruction for row in rows), whole.operation),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=wire,
+            bytes_of="wire",
+            instructions=(*(row.instruction for row in rows), whole.operation),
+            **facts.at(whole.operation),
         )
 
 

@@ -49,7 +49,6 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
         again = rows[1:]
         wire = sent(again)
         seconds = facts.waited(m for row in again for m in row.members)
-        frame, inferred = facts.line(again[0].anchor)
         yield Finding(
             "gathered-twice",
             f"{moved(rows[0])} is gathered {len(rows)} times {over(rows[0])}",
@@ -58,12 +57,11 @@ def gathered_twice(facts: Facts) -> Iterator[Finding]:
             "gather it once: constrain the value to be replicated right where it is first used,"
             " and use that result again",
             facts.wire_share(wire, seconds),
-            seconds,
-            wire,
-            "wire",
-            tuple(row.instruction for row in rows),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=wire,
+            bytes_of="wire",
+            instructions=tuple(row.instruction for row in rows),
+            **facts.at(again[0].anchor),
         )
 
 
@@ -117,7 +115,6 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
         if _is_trifle(facts, wire):
             continue
         seconds = facts.waited(row.members)
-        frame, inferred = facts.line(row.anchor)
         yield Finding(
             "collective-of-constant",
             f"{row.kind} of a constant {over(row)}: every device already knows the result",
@@ -126,12 +123,11 @@ def of_constant(facts: Facts) -> Iterator[Finding]:
             "constrain the constant's sharding where it is made, so that each device makes its own"
             " part",
             max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
-            seconds,
-            wire,
-            "wire",
-            (row.instruction,),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=wire,
+            bytes_of="wire",
+            instructions=(row.instruction,),
+            **facts.at(row.anchor),
         )
 
 
@@ -245,7 +241,6 @@ def _summed_again(facts: Facts, rows: list[Collective]) -> Iterator[Finding]:
             continue
         row, value, first = alike[0]
         one = len(alike) == 1
-        frame, inferred = facts.line(row.anchor)
         yield Finding(
             "reduced-twice",
             f"{'An array that is' if one else f'{len(alike):,} arrays that are'} summed over the"
@@ -255,12 +250,13 @@ def _summed_again(facts: Facts, rows: list[Collective]) -> Iterator[Finding]:
             " nothing else: every device has the same already",
             "leave out the second sum or mean",
             max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
-            seconds or None,
-            wire,
-            "wire",
-            tuple(dict.fromkeys(i for x in alike for i in (x[0].instruction, x[2].instruction))),
-            frame,
-            inferred,
+            seconds=seconds or None,
+            bytes=wire,
+            bytes_of="wire",
+            instructions=tuple(
+                dict.fromkeys(i for x in alike for i in (x[0].instruction, x[2].instruction))
+            ),
+            **facts.at(row.anchor),
         )
 
 
@@ -300,7 +296,6 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
     wire = sum(wires) if wires else None
     known = [x.seconds for x in twice if x.seconds is not None]
     seconds = sum(known) if known else None
-    frame, inferred = facts.line(user)
     sums = {x.whole for x in twice}
     least, most = (f(times for _, times in sums) for f in (min, max))
     often = (
@@ -347,12 +342,11 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
             else "reduce their sum by hand in jax.shard_map"
         ),
         max(limits.WORTH_SAYING, facts.wire_share(wire, seconds)),
-        seconds,
-        wire,
-        "wire",
-        tuple(evidence),
-        frame,
-        inferred,
+        seconds=seconds,
+        bytes=wire,
+        bytes_of="wire",
+        instructions=tuple(evidence),
+        **facts.at(user),
     )
 
 

@@ -33,7 +33,6 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             continue
         wire = row.total_wire_bytes
         seconds = facts.waited(row.members)
-        frame, inferred = facts.line(row.anchor)
         yield Finding(
             "gathered-then-sliced",
             f"{moved(row)} is gathered {over(row)}, and each device then keeps only a slice",
@@ -46,12 +45,11 @@ def gathered_then_sliced(facts: Facts) -> Iterator[Finding]:
             if _is_written_into(facts, row)
             else "",
             facts.wire_share(wire, seconds),
-            seconds,
-            wire,
-            "wire",
-            (row.instruction, *uses[:4]),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=wire,
+            bytes_of="wire",
+            instructions=(row.instruction, *uses[:4]),
+            **facts.at(row.anchor),
         )
 
 
@@ -108,7 +106,6 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
             continue
         wire = None if row.total_wire_bytes is None else row.total_wire_bytes // 2
         whole = facts.waited(row.members)
-        frame, inferred = facts.line(row.anchor)
         yield Finding(
             "reduced-then-sliced",
             f"%{row.name} reduces all of {row.parts[0].shape} {over(row)}, and each device"
@@ -116,12 +113,11 @@ def reduced_then_sliced(facts: Facts) -> Iterator[Finding]:
             f"its users cut it by device: {names(uses)}",
             "",
             facts.wire_share(wire, None if whole is None else whole / 2),
-            None if whole is None else whole / 2,
-            wire,
-            "wire",
-            (row.instruction, *uses[:4]),
-            frame,
-            inferred,
+            seconds=None if whole is None else whole / 2,
+            bytes=wire,
+            bytes_of="wire",
+            instructions=(row.instruction, *uses[:4]),
+            **facts.at(row.anchor),
         )
 
 

@@ -46,7 +46,6 @@ def narrow_sums(facts: Facts) -> Iterator[Finding]:
     which = " and ".join(f"{names(them)} {devices}" for devices, them in over_each.items())
     sizes = sorted({row.group_size for row in rows})
     devices = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-    frame, inferred = facts.line(first.instruction)
     yield Finding(
         "narrow-sums",
         f"Gradients are summed over {devices} devices in {dtype}, and converted to"
@@ -57,12 +56,10 @@ def narrow_sums(facts: Facts) -> Iterator[Finding]:
         " It halves the bytes on the wire, and costs precision that grows with the devices",
         "",
         limits.WORTH_SAYING,
-        None,
-        wire,
-        "wire",
-        tuple(rows[n].instruction for n in order),
-        frame,
-        inferred,
+        bytes=wire,
+        bytes_of="wire",
+        instructions=tuple(rows[n].instruction for n in order),
+        **facts.at(first.instruction),
     )
 
 

@@ -292,7 +292,6 @@ def tiny(facts: Facts) -> Iterator[Finding]:
         saved = seconds * (1 - 1 / len(free))
         sizes = sorted({row.payload_bytes for row in free})
         each = size(sizes[0]) + (f" to {size(sizes[-1])}" if len(sizes) > 1 else "")
-        frame, inferred = facts.line(free[0].anchor)
         yield Finding(
             "tiny-collectives",
             f"{len(free):,} {free[0].kind}s of {each} {over(free[0])} could be one",
@@ -300,12 +299,9 @@ def tiny(facts: Facts) -> Iterator[Finding]:
             # what the partitioner puts in, nobody writes otherwise
             "" if any(row.inserted for row in free) else _ONCE,
             saved / facts.total_seconds,
-            saved,
-            None,
-            "",
-            tuple(row.instruction for row in free),
-            frame,
-            inferred,
+            seconds=saved,
+            instructions=tuple(row.instruction for row in free),
+            **facts.at(free[0].anchor),
         )
 
 

@@ -67,7 +67,7 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             continue
         rows.sort(key=lambda n: -work[n])
         first = cost.module.instructions[rows[0]]
-        frame, inferred = facts.line(first)
+        at = facts.at(first)
         faster = f"; {narrow} would be {fast / slow:.0f}× as fast" if slow and fast else ""
         yield Finding(
             "wide-matmul",
@@ -80,13 +80,10 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
             if base == "f32"
             else _TO_32,
             share,
-            saved,
-            None,
-            "",
-            tuple(cost.module.instructions[n] for n in rows),
-            frame,
-            inferred,
-            changes=_narrowed(dtype, frame),
+            seconds=saved,
+            instructions=tuple(cost.module.instructions[n] for n in rows),
+            **at,
+            changes=_narrowed(dtype, at["frame"]),
         )
 
 
@@ -139,7 +136,6 @@ def wide_values(facts: Facts) -> Iterator[Finding]:
     seconds = None
     if facts.seconds is not None:
         seconds = float(sum(facts.seconds[i.index] for i in rows)) / 2
-    frame, inferred = facts.line(rows[0])
     yield Finding(
         "wide-values",
         f"{percent(moved / total)} of the bytes moved are of values in 64 bits, though the program"
@@ -147,13 +143,12 @@ def wide_values(facts: Facts) -> Iterator[Finding]:
         f"{len(rows):,} operations write them: {names(rows)}",
         _TO_32,
         facts.time_share(seconds, moved / 2),
-        seconds,
-        None if (traffic := facts.traffic(rows)) is None else traffic // 2,
-        "memory traffic",
-        tuple(rows),
-        frame,
-        inferred,
+        seconds=seconds,
+        bytes=None if (traffic := facts.traffic(rows)) is None else traffic // 2,
+        bytes_of="memory traffic",
+        instructions=tuple(rows),
         changes=({"x64": False},),
+        **facts.at(rows[0]),
     )
 
 
@@ -165,7 +160,6 @@ def _in_pairs(facts: Facts) -> Iterator[Finding]:
     rows = [i for i in rows if any(_is_float(s, _WIDE) for s in i.shape.leaves())]
     if not rows:
         return
-    frame, inferred = facts.line(rows[0])
     yield Finding(
         "wide-values",
         "Values in 64 bits are computed as pairs of 32-bit ones, though the program is given"
@@ -174,12 +168,8 @@ def _in_pairs(facts: Facts) -> Iterator[Finding]:
         " together, and how much is computed in pairs before is not known",
         _TO_32,
         limits.WIDE_BYTES_SHARE,
-        None,
-        None,
-        "",
-        tuple(rows),
-        frame,
-        inferred,
+        instructions=tuple(rows),
+        **facts.at(rows[0]),
     )
 
 
@@ -252,7 +242,6 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         most = found[0]
         rows = [i for x in found for i in x.rows]
         rows.sort(key=lambda i: -float(seconds[i.index]))
-        frame, inferred = facts.line(most.rows[0])
         shape = "×".join(map(str, most.dims))
         few = f"{least:,} {what[:-1] if least == 1 else what}"
         of = shape if len(found) == 1 else few
@@ -268,12 +257,9 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
             if could_be_more(facts, most.rows[0], what)
             else "",
             share,
-            took - needed,
-            None,
-            "",
-            tuple(rows),
-            frame,
-            inferred,
+            seconds=took - needed,
+            instructions=tuple(rows),
+            **facts.at(most.rows[0]),
         )
 
 
@@ -385,7 +371,6 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
     rows = np.flatnonzero(again & (flops > 0))
     rows = rows[np.argsort(-flops[rows], kind="stable")]
     heaviest = [facts.module.instructions[int(n)] for n in rows]
-    frame, inferred = facts.line(heaviest[0])
     gathers = ""
     if wire:
         gathers = f", and {len(wire):,} collective{'s run' if len(wire) > 1 else ' runs'} again"
@@ -401,13 +386,10 @@ def rematerialisation(facts: Facts) -> Iterator[Finding]:
         if is_gained
         else "",
         max(share, limits.WORTH_SAYING),
-        seconds if is_gained else None,
-        None,
-        "",
-        tuple(heaviest),
-        frame,
-        inferred,
+        seconds=seconds if is_gained else None,
+        instructions=tuple(heaviest),
         changes=({"remat": {"*": "dots_with_no_batch_dims_saveable"}},) if is_gained else (),
+        **facts.at(heaviest[0]),
     )
 
 
@@ -546,7 +528,6 @@ def repeated_operands(facts: Facts) -> Iterator[Finding]:
     alike = [x[3] for x in found if x[1] == times]
     of = list(dict.fromkeys(source_of(x.operands[0], facts.target).name for x in alike))
     many = len(of) > 1
-    frame, inferred = facts.line(repeat)
     yield Finding(
         "repeated-operand",
         f"{' and '.join(f'`{name}`' for name in of[:2])}"
@@ -557,12 +538,9 @@ def repeated_operands(facts: Facts) -> Iterator[Finding]:
         "let the product broadcast instead of repeating an operand: an einsum over groups of heads"
         " in place of jnp.repeat",
         seconds / facts.total_seconds,
-        seconds,
-        None,
-        "",
-        tuple(x[2] for x in found),
-        frame,
-        inferred,
+        seconds=seconds,
+        instructions=tuple(x[2] for x in found),
+        **facts.at(repeat),
     )
 
 

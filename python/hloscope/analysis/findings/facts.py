@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,13 @@ def own_function(frame: StackFrame | None) -> tuple[str, ...]:
     name = (frame.function or "") if frame is not None and not is_library(frame.file) else ""
     last = name.rpartition(".")[2]
     return () if not last or last.startswith("<") else (name.replace("<locals>.", ""),)
+
+
+class Place(TypedDict):
+    """Of ``Finding``: the line, and whether it is inferred."""
+
+    frame: StackFrame | None
+    inferred: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,6 +282,11 @@ class Facts:
 
     def phase(self, i: Instruction) -> str:
         return phase_names(self.module)[int(phases(self.module)[i.index])]
+
+    def at(self, i: Instruction | None) -> Place:
+        """The line of an instruction, as a finding has it: ``Finding(…, **facts.at(i))``."""
+        frame, inferred = self.line(i) if i is not None else (None, False)
+        return {"frame": frame, "inferred": inferred}
 
     def line(self, i: Instruction) -> tuple[StackFrame | None, bool]:
         """The Python line of an instruction, and whether it is inferred."""

@@ -40,7 +40,6 @@ def matrix_vector(facts: Facts) -> Iterator[Finding]:
     _, unit, matrix, vector = rows[0]
     runs = float(facts.runs[unit.index])
     many = len(rows) > 1
-    frame, inferred = facts.line(unit)
     could_be_more = is_of_weights(facts, matrix) and not is_of_weights(facts, vector)
     yield Finding(
         "matrix-vector",
@@ -55,12 +54,9 @@ def matrix_vector(facts: Facts) -> Iterator[Finding]:
         if could_be_more
         else "",
         share,
-        seconds,
-        None,
-        "",
-        tuple(row[1] for row in rows),
-        frame,
-        inferred,
+        seconds=seconds,
+        instructions=tuple(row[1] for row in rows),
+        **facts.at(unit),
     )
 
 
@@ -116,7 +112,6 @@ def one_hot_products(facts: Facts) -> Iterator[Finding]:
         share = saved / facts.total_seconds
         if share < limits.ONE_HOT_SHARE or saved < limits.GAINED_SHARE * took:
             continue
-        frame, inferred = facts.line(product)
         yield Finding(
             "one-hot-product",
             f"A product with ones and zeros takes {percent(took / facts.total_seconds)} of the"
@@ -127,12 +122,9 @@ def one_hot_products(facts: Facts) -> Iterator[Finding]:
             "take rows by index, x[i], or write them, x.at[i].set(rows) and"
             " jax.lax.dynamic_update_slice, in place of a product with jax.nn.one_hot",
             share,
-            saved,
-            None,
-            "",
-            (unit,),
-            frame,
-            inferred,
+            seconds=saved,
+            instructions=(unit,),
+            **facts.at(product),
         )
 
 

@@ -108,7 +108,6 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
         if runs == 1 and _types(first, ""):
             continue
         for_what = served(first)
-        frame, inferred = facts.line(first)
         returned = all(_is_returned(facts, i) for i in rows)
         argument = _argument(facts, first)
         of = f" of `{argument}`" if argument else ""
@@ -129,12 +128,11 @@ def copies_and_transposes(facts: Facts) -> Iterator[Finding]:
             if returned and not any(_is_given_too(facts, i) for i in rows)
             else "",
             share,
-            seconds,
-            facts.traffic(rows),
-            "memory traffic",
-            tuple(rows),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=facts.traffic(rows),
+            bytes_of="memory traffic",
+            instructions=tuple(rows),
+            **facts.at(first),
         )
 
 
@@ -316,7 +314,6 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
         share = facts.time_share(seconds, float(sum(facts.moved[i.index] for i in rows)))
         if share < limits.WHOLE_COPY_SHARE:
             continue
-        frame, inferred = facts.line(rows[0])
         of = f" of `{argument}`" if argument else ""
         often = f"{runs:,.0f} times" if isinstance(runs, float) and runs > 1 else "once"
         many = len(rows) > 1
@@ -334,12 +331,11 @@ def whole_copies(facts: Facts) -> Iterator[Finding]:
             if why == _RESTACKED
             else "",
             share,
-            seconds,
-            facts.traffic(rows),
-            "memory traffic",
-            tuple(rows),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=facts.traffic(rows),
+            bytes_of="memory traffic",
+            instructions=tuple(rows),
+            **facts.at(rows[0]),
         )
 
 
@@ -465,7 +461,6 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
             None if facts.seconds is None else sum(float(facts.seconds[c.index]) for c in rows)
         )
         share = facts.time_share(seconds, sum(float(facts.moved[c.index]) for c in rows))
-        frame, inferred = facts.line(written[0])
         reason = reason_of(i)
         yield Finding(
             "update-copies",
@@ -479,12 +474,11 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
             if reason is not None and reason.reader is not None and not _takes(reason.reader)
             else "",
             share,
-            seconds,
-            facts.traffic(rows),
-            "memory traffic",
-            (*rows, *written),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=facts.traffic(rows),
+            bytes_of="memory traffic",
+            instructions=(*rows, *written),
+            **facts.at(written[0]),
         )
 
 
@@ -514,7 +508,6 @@ def _slices_written_back(facts: Facts) -> Iterator[Finding]:
             seconds = sum(float(facts.seconds[i.index]) for i in rows)
         row = _written_back(rows[0])
         assert row is not None
-        frame, inferred = facts.line(row)
         written = row.operands[2 if row.opcode == "scatter" else 1].shape.byte_size
         each = facts.cost.execution.runs  # of computations: rows that are written one by one
         times = max(1.0, float(each[row.computation.index]) / float(facts.runs[rows[0].index]))
@@ -531,12 +524,11 @@ def _slices_written_back(facts: Facts) -> Iterator[Finding]:
             f" a stack ({names(rows)}), as a scan does that goes over an array and returns it anew",
             _IN_PLACE,
             facts.time_share(seconds, sum(float(facts.moved[i.index]) for i in rows)),
-            seconds,
-            facts.traffic(rows),
-            "memory traffic",
-            tuple(rows),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=facts.traffic(rows),
+            bytes_of="memory traffic",
+            instructions=tuple(rows),
+            **facts.at(row),
         )
 
 
@@ -623,7 +615,6 @@ def converts(facts: Facts) -> Iterator[Finding]:
         share = facts.time_share(seconds, moved)
         if share < limits.CONVERTED_SHARE or len(rows) < 2:
             continue
-        frame, inferred = facts.line(rows[0])
         took = f" ({duration(seconds)})" if seconds is not None else ""
         yield Finding(
             "repeated-converts",
@@ -633,12 +624,11 @@ def converts(facts: Facts) -> Iterator[Finding]:
             f"nothing else is done with them there: {names(rows)}",
             f"keep them in {after} between steps, where their update allows it",
             share,
-            seconds,
-            facts.traffic(rows),
-            "memory traffic",
-            tuple(rows),
-            frame,
-            inferred,
+            seconds=seconds,
+            bytes=facts.traffic(rows),
+            bytes_of="memory traffic",
+            instructions=tuple(rows),
+            **facts.at(rows[0]),
         )
 
 

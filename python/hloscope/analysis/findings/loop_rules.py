@@ -60,7 +60,6 @@ def _batched(facts: Facts, loops: list[Instruction], many: int) -> Iterator[Find
     if share < (limits.BATCHED_SHARE if is_counted else limits.BATCHED_SHARE_OF_A_TRIP):
         return
     work.sort(key=lambda i: -float(facts.seconds[i.index]))  # type: ignore[index]
-    frame, inferred = facts.line(loops[0])
     once = "" if is_counted else f", with one trip{'' if len(loops) == 1 else ' of each'} counted"
     one = len(loops) == 1
     what = (
@@ -75,12 +74,9 @@ def _batched(facts: Facts, loops: list[Instruction], many: int) -> Iterator[Find
         " row",
         "",
         share,
-        seconds if is_counted else None,
-        None,
-        "",
-        (*loops, *work[:20]),
-        frame,
-        inferred,
+        seconds=seconds if is_counted else None,
+        instructions=(*loops, *work[:20]),
+        **facts.at(loops[0]),
     )
 
 
@@ -185,7 +181,6 @@ def hoistable_products(facts: Facts) -> Iterator[Finding]:
     """
     for loop, trips, rows in hoistable(facts):
         now, once = sum(x.now for x in rows), sum(x.at_once for x in rows)
-        frame, inferred = facts.line(rows[0].product)
         one = len(rows) == 1
         yield Finding(
             "product-in-a-loop",
@@ -197,12 +192,9 @@ def hoistable_products(facts: Facts) -> Iterator[Finding]:
             "multiply all slices before the loop, in one product, and let the loop take slices of"
             " the result",
             (now - once) / (facts.total_seconds or now),
-            now - once,
-            None,
-            "",
-            tuple(x.unit for x in rows),
-            frame,
-            inferred,
+            seconds=now - once,
+            instructions=tuple(x.unit for x in rows),
+            **facts.at(rows[0].product),
         )
 
 

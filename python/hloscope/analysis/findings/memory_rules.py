@@ -713,7 +713,6 @@ def narrow_copies(facts: Facts) -> Iterator[Finding]:
     shown = ", ".join(f"`{c.argument}`" for c in rows[:3])
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     first = rows[0].instruction
-    frame, inferred = facts.line(first)
     live = facts.memory.liveness
     gain = facts.memory.gain_if_smaller(
         {int(live.buffer_of[v]): c.bytes for c in rows for v in live.values.nodes(c.instruction)}
@@ -726,12 +725,10 @@ def narrow_copies(facts: Facts) -> Iterator[Finding]:
         f"keep them in {first.shape.element_type} between steps, where their update allows it: in"
         " the loop's body XLA moves the conversion out again",
         facts.peak_share(gain),
-        None,
-        gain,
-        "peak memory",
-        tuple(c.instruction for c in rows),
-        frame,
-        inferred,
+        bytes=gain,
+        bytes_of="peak memory",
+        instructions=tuple(c.instruction for c in rows),
+        **facts.at(first),
     )
 
 

@@ -48,7 +48,6 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
         return
     each.sort(key=lambda g: -g.share)
     first = each[0].message
-    frame, inferred = facts.line(each[0].rows[0]) if each[0].rows else (None, False)
     evidence = [
         f"{g.message.whole or 'an array'}{f' at {g.message.line}' if g.message.line else ''}: from"
         f" {g.message.had} to {g.message.needs}" + (f" ({names(g.rows)})" if g.rows else "")
@@ -65,12 +64,11 @@ def full_rematerialization(facts: Facts) -> Iterator[Finding]:
         "",
         # XLA itself warns of it, so that people look for it
         max(limits.WORTH_SAYING, facts.wire_share(total, seconds)),
-        seconds,
-        total,
-        "wire",
-        tuple(i for g in each for i in g.rows),
-        frame,
-        inferred,
+        seconds=seconds,
+        bytes=total,
+        bytes_of="wire",
+        instructions=tuple(i for g in each for i in g.rows),
+        **facts.at(next(iter(each[0].rows), None)),
     )
 
 
@@ -95,7 +93,6 @@ def large_constants(facts: Facts) -> Iterator[Finding]:
         return
     rows.sort(key=lambda i: -i.shape.byte_size)
     total = sum(i.shape.byte_size for i in rows)
-    frame, inferred = facts.line(rows[0])
     made = [name for i in rows if is_operation(name := i.op_name.rpartition("/")[2])]
     is_made = len(made) == len(rows)
     yield Finding(
@@ -114,12 +111,10 @@ def large_constants(facts: Facts) -> Iterator[Finding]:
         else "pass the array as an argument: a closed-over array is copied into every compiled"
         " program, slows compiling down and cannot be donated or sharded",
         max(limits.WORTH_SAYING, facts.peak_share(total)),
-        None,
-        total,
-        "the program",
-        tuple(rows),
-        frame,
-        inferred,
+        bytes=total,
+        bytes_of="the program",
+        instructions=tuple(rows),
+        **facts.at(rows[0]),
     )
 
 
@@ -149,7 +144,6 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
         most = limits.UNROLLED_SHARE * len(t.instructions)
         if len(numbers) < limits.UNROLLED_LAYERS or total < max(limits.UNROLLED_INSTRUCTIONS, most):
             continue
-        frame, inferred = facts.line(first)
         own = _have_own_weights(facts, numbers, products)
         what = "layers" if own else f"repetitions of `{name}`"
         yield Finding(
@@ -164,12 +158,8 @@ def unrolled(facts: Facts) -> Iterator[Finding]:
             if own
             else "run one of them in jax.lax.scan: it compiles once",
             limits.WORTH_SAYING,
-            None,
-            None,
-            "",
-            (first,),
-            frame,
-            inferred,
+            instructions=(first,),
+            **facts.at(first),
         )
 
 
@@ -250,19 +240,14 @@ def host_callbacks(facts: Facts) -> Iterator[Finding]:
     if not calls:
         return
     times = sum(float(facts.runs[i.index]) for i in calls)
-    frame, inferred = facts.line(calls[0])
     yield Finding(
         "host-callback",
         f"The step calls back into the host {times:,.0f} times",
         f"the devices wait for Python each time: {names(calls)}",
         "take jax.debug.print, pure_callback and io_callback out of the compiled step",
         limits.CALLBACK_SHARE,
-        None,
-        None,
-        "",
-        tuple(calls),
-        frame,
-        inferred,
+        instructions=tuple(calls),
+        **facts.at(calls[0]),
     )
 
 
@@ -294,7 +279,6 @@ def host_copies(facts: Facts) -> Iterator[Finding]:
         if times >= 2:
             slower = f": the link to the host is {times:.0f} times slower than its own memory"
     most = f"; the one waited for most is of `{source.name}`" if source.kind == "argument" else ""
-    frame, inferred = facts.line(starts[0])
     yield Finding(
         "host-copies",
         f"The chip waits {duration(seconds)} ({percent(share)} of the modelled step) for"
@@ -303,10 +287,9 @@ def host_copies(facts: Facts) -> Iterator[Finding]:
         # What a policy offloads in the step, or the step returns there, is there for a reason.
         "keep on the device what every step reads" if source.kind == "argument" else "",
         share,
-        seconds,
-        int(total),
-        "traffic with the host",
-        tuple(starts),
-        frame,
-        inferred,
+        seconds=seconds,
+        bytes=int(total),
+        bytes_of="traffic with the host",
+        instructions=tuple(starts),
+        **facts.at(starts[0]),
     )

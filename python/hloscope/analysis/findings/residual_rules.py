@@ -39,7 +39,7 @@ def residuals(facts: Facts) -> Iterator[Finding]:
     if chip is None and share_done_again(facts) >= limits.REDONE_SHARE:
         return  # what is stored was chosen
     first = rows[0]
-    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    at = facts.at(first.stored)
     yield Finding(
         "residuals",
         f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
@@ -48,13 +48,13 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         "rematerialise the largest (jax.checkpoint around the loop's body): what is stored is what"
         " a policy names, in the sharding it has there",
         facts.peak_share(gain) * limits.RESIDUALS_WEIGHT,
-        None,
-        gain,
-        "peak memory",
-        tuple(r.stored for r in rows if r.stored is not None),
-        frame,
-        inferred,
-        changes=tuple({"remat": {f: policy}} for f in own_function(frame) for policy in _POLICIES),
+        bytes=gain,
+        bytes_of="peak memory",
+        instructions=tuple(r.stored for r in rows if r.stored is not None),
+        **at,
+        changes=tuple(
+            {"remat": {f: policy}} for f in own_function(at["frame"]) for policy in _POLICIES
+        ),
     )
 
 
@@ -70,7 +70,7 @@ def _is_one_loop(facts: Facts) -> bool:
 def _around_a_loop(facts: Facts, rows: list[Residual], gain: int) -> Finding:
     """Stacks that a loop of the forward pass stores when it runs again for the backward pass."""
     first = rows[0]
-    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    at = facts.at(first.stored)
     return Finding(
         "residuals",
         f"A checkpoint around a whole loop saves no memory: {size(sum(r.bytes for r in rows))} at"
@@ -80,13 +80,11 @@ def _around_a_loop(facts: Facts, rows: list[Residual], gain: int) -> Finding:
         "take jax.checkpoint from around the loop and put it around the loop's body, which then"
         " computes one trip at a time again",
         facts.peak_share(gain),
-        None,
-        gain,
-        "peak memory",
-        tuple(r.stored for r in rows if r.stored is not None),
-        frame,
-        inferred,
-        changes=tuple({"remat": {f: None}} for f in own_function(frame)),
+        bytes=gain,
+        bytes_of="peak memory",
+        instructions=tuple(r.stored for r in rows if r.stored is not None),
+        **at,
+        changes=tuple({"remat": {f: None}} for f in own_function(at["frame"])),
     )
 
 
@@ -115,7 +113,7 @@ def _slower_than_again(facts: Facts, chip: Hardware, rows: list[Residual]) -> It
         return
     stacks = sorted((r for _, mine in gains for r in mine), key=lambda r: -r.bytes)
     first = stacks[0]
-    frame, inferred = facts.line(first.stored) if first.stored is not None else (None, False)
+    at = facts.at(first.stored)
     yield Finding(
         "residuals",
         f"Storing values of a loop for the backward pass takes longer than to compute them again:"
@@ -125,13 +123,12 @@ def _slower_than_again(facts: Facts, chip: Hardware, rows: list[Residual]) -> It
         "rematerialise them (jax.checkpoint around the loop's body): what is stored is what a"
         " policy names, in the sharding it has there",
         share,
-        gain,
-        None,
-        "",
-        tuple(r.stored for r in stacks if r.stored is not None),
-        frame,
-        inferred,
-        changes=tuple({"remat": {f: policy}} for f in own_function(frame) for policy in _POLICIES),
+        seconds=gain,
+        instructions=tuple(r.stored for r in stacks if r.stored is not None),
+        **at,
+        changes=tuple(
+            {"remat": {f: policy}} for f in own_function(at["frame"]) for policy in _POLICIES
+        ),
     )
 
 
@@ -163,8 +160,6 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
         saved = facts.memory.gain_if_smaller({row.buffer: row.bytes * (1 - 1 / times)})
         if saved < max(limits.STORED_LARGER_SHARE * facts.memory.peak_bytes, facts.scarce_bytes):
             continue
-        stored = row.stored
-        frame, inferred = facts.line(stored) if stored is not None else (None, False)
         yield Finding(
             "stored-larger",
             f"The backward pass gets {row.shape.dense_text} ({size(row.bytes)}), stored"
@@ -173,12 +168,10 @@ def stored_larger(facts: Facts) -> Iterator[Finding]:
             f" {'is' if how == 'repeated' else 'makes it from'} {_from(source)}",
             _ADVICE[how] if how != "repeated" or _is_multiplied(row) else "",
             facts.peak_share(saved),
-            None,
-            saved,
-            "peak memory",
-            (source,),
-            frame,
-            inferred,
+            bytes=saved,
+            bytes_of="peak memory",
+            instructions=(source,),
+            **facts.at(row.stored),
         )
 
 

@@ -58,7 +58,6 @@ def unfilled_products(facts: Facts) -> Iterator[Finding]:
         block = f"{side} × {side}"
         if what != _DEPTH:
             block += f", and loading the next one takes as long as {side // LOADING} rows"
-        frame, inferred = facts.line(first)
         yield Finding(
             "unfilled-matmul",
             f"In {many} with {few:,} {kind} the matrix unit spends"
@@ -72,12 +71,9 @@ def unfilled_products(facts: Facts) -> Iterator[Finding]:
             if what != _DEPTH and could_be_more(facts, first, what)
             else "",
             share,
-            gained,
-            None,
-            "",
-            tuple(x.instruction for x in rows),
-            frame,
-            inferred,
+            seconds=gained,
+            instructions=tuple(x.instruction for x in rows),
+            **facts.at(first),
         )
 
 
@@ -183,7 +179,6 @@ def padded_traffic(facts: Facts) -> Iterator[Finding]:
         units = list(dict.fromkeys(i for i, *_ in rows))
         shapes = list(dict.fromkeys(value.shape.dense_text for _, value, _ in rows))
         value = rows[0][1]
-        frame, inferred = facts.line(value)
         full = value.shape.byte_size
         others = f" and {len(shapes) - 1:,} more" if len(shapes) > 1 else ""
         yield Finding(
@@ -195,12 +190,9 @@ def padded_traffic(facts: Facts) -> Iterator[Finding]:
             f"{'s move' if len(units) > 1 else ' moves'} such arrays: {names(units)}",
             _FLAT if could_be_flat(value, value.shape) else "",
             share,
-            seconds,
-            None,
-            "",
-            tuple(units),
-            frame,
-            inferred,
+            seconds=seconds,
+            instructions=tuple(units),
+            **facts.at(value),
         )
 
 
