@@ -11,8 +11,11 @@ change that was proved is carried out once more, by itself, and compared with wh
 - where the program fits this machine it is run with and without the change, on the same random
   inputs: the values agree, or the change is one that may alter them.
 
+Advice that no change follows is printed as "by hand"; the last line counts each kind.
+
 NAMEs are programs of ``benchmarks/people`` and ``benchmarks/ordinary``, by default ``USUAL``, on
-eight devices of the CPU, modelled on a TPU v5e. Each runs in a process of its own with a limit of
+eight devices of the CPU, modelled on a TPU v5e; NAME.tpu is one of ``ordinary`` compiled for
+v5e:2x4, which needs libtpu and runs nothing. Each runs in a process of its own with a limit of
 time, and its lines stay in FOLDER/NAME.txt, so that a run that was cut short goes on where it was.
 """
 
@@ -22,11 +25,14 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
@@ -55,6 +61,8 @@ def captured(name: str) -> Any:
     from compile_ordinary import captured as ordinary
     from people import PROGRAMS
 
+    if name.endswith(".tpu"):
+        return ordinary(HERE / "ordinary" / f"{name.removesuffix('.tpu')}.py", "tpu")
     if name not in PROGRAMS:
         return ordinary(HERE / "ordinary" / f"{name}.py", "cpu", hardware="tpu-v5e")
     function, arguments = PROGRAMS[name][0]()
@@ -71,6 +79,8 @@ def check(name: str) -> None:
     begin = time.monotonic()
     options = hs.ProofOptions(progress=lambda _: time.monotonic() - begin < ENOUGH_SECONDS)
     for finding in cap.findings.prove(options):
+        if finding.advice and not finding.changes:
+            print("by hand", finding.rule, finding.advice, finding.at_stake, sep=" | ", flush=True)
         for proof in finding.proofs:
             words = "error" if proof.error else "proved" if proof.is_proved else "no gain"
             amiss = []
@@ -126,7 +136,8 @@ def main() -> None:
         return
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    programs = proved = amiss = 0
+    programs = amiss = 0
+    kinds: Counter[str] = Counter()
     for name in sys.argv[2:] or USUAL:
         kept = folder / f"{name}.txt"
         if not kept.exists():
@@ -135,10 +146,13 @@ def main() -> None:
         programs += any(x.startswith("proved") for x in lines)
         for line in lines:
             kind, rule, words, _, *wrong = line.split(" | ")
-            proved += kind == "proved"
+            kinds[kind] += 1
             amiss += bool(wrong) and kind == "proved"
-            print(f"{name:20} {rule:20} {words}", *(f"\n    {w}" for w in wrong), flush=True)
-    print(f"{proved} changes proved, of {programs} programs; {amiss} worse than said")
+            print(
+                f"{name:20} {kind:8} {rule:20} {words}", *(f"\n    {w}" for w in wrong), flush=True
+            )
+    print(", ".join(f"{n} {kind}" for kind, n in kinds.items()))
+    print(f"changes proved of {programs} programs; {amiss} worse than said")
 
 
 def run(name: str, kept: Path) -> None:
