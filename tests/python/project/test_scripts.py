@@ -41,6 +41,14 @@ for rule in ablation.all_rules():
     assert (done.stdout, done.stderr) == ("", "")
 
 
+def test_every_fault_that_the_benchmark_plants_is_in_the_sources() -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/planted_faults.py", "--check"],
+        capture_output=True, text=True, cwd=REPOSITORY,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node")
 def test_node_does_not_take_an_environment_s_scripts_for_modules(tmp_path: Path) -> None:
     """JupyterLab's own yarn fell over our "type": "module", with a screenful of its code."""
