@@ -279,7 +279,7 @@ def test_another_function_of_the_same_name_is_another_key(tmp_path: Path) -> Non
 
 
 def test_everything_that_can_be_asked_of_a_search(nine: Search, tmp_path: Path) -> None:
-    from hloscope.plan.search.result import answer
+    from hloscope.show.pages.front_end import opens
 
     assert len(nine.to_pandas()) == 9
     assert json.dumps(nine.to_dict())
@@ -296,7 +296,7 @@ def test_everything_that_can_be_asked_of_a_search(nine: Search, tmp_path: Path) 
     page = Path(nine.to_html(tmp_path / "search.html", pages=2))
     assert len(list((tmp_path / "search-candidates").glob("*.html"))) == 2
     assert "search-candidates/candidate-" in page.read_text()
-    answers = answer(nine)
+    answers = opens(nine, "candidate")
     assert "hloscope-view" in answers("open", {"ids": [nine[1].number]})["html"]
     assert "<table" in answers("diff", {"ids": [0, 1]})["html"]
     with pytest.raises(ValueError, match="select one candidate"):

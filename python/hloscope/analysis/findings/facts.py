@@ -41,7 +41,7 @@ def own_function(frame: StackFrame | None) -> tuple[str, ...]:
     return () if not last or last.startswith("<") else (name.replace("<locals>.", ""),)
 
 
-class Place(TypedDict):
+class FindingLine(TypedDict):
     """Of ``Finding``: the line, and whether it is inferred."""
 
     frame: StackFrame | None
@@ -283,7 +283,7 @@ class Facts:
     def phase(self, i: Instruction) -> str:
         return phase_names(self.module)[int(phases(self.module)[i.index])]
 
-    def at(self, i: Instruction | None) -> Place:
+    def at(self, i: Instruction | None) -> FindingLine:
         """The line of an instruction, as a finding has it: ``Finding(…, **facts.at(i))``."""
         frame, inferred = self.line(i) if i is not None else (None, False)
         return {"frame": frame, "inferred": inferred}

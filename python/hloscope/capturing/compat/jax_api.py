@@ -394,19 +394,11 @@ def is_jaxpr(value: Any) -> bool:
 
 def checkpointed(jaxpr: Any) -> set[str]:
     """The functions directly under ``jax.checkpoint`` in a traced program: "f at model.py:12"."""
-    found: set[str] = set()
-    todo, seen = [jaxpr], set()
-    while todo:
-        inner = todo.pop()
-        inner = getattr(inner, "jaxpr", inner)
-        if id(inner) in seen:
-            continue
-        seen.add(id(inner))
-        for eqn in inner.eqns:
-            if eqn.primitive.name in ("checkpoint", "remat", "remat2"):
-                found.add(function_name(eqn.params.get("jaxpr")))
-            leaves = jax.tree.leaves(list(eqn.params.values()), is_leaf=is_jaxpr)
-            todo += [leaf for leaf in leaves if is_jaxpr(leaf)]
+    found = {
+        function_name(eqn.params.get("jaxpr"))
+        for eqn, _ in equations(jaxpr)
+        if eqn.primitive.name in ("checkpoint", "remat", "remat2")
+    }
     return found - {""}
 
 

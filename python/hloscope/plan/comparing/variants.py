@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...analysis.text.units import duration, printed, quantity, size
 from ...api.capture import Capture
 from ...api.files import written
-from ...show.pages.front_end import Answers
+from ...show.pages.front_end import opens
 from ...show.pages.page import mimebundle, page
 from ...show.pages.words import columns
 from ..running.candidate_figures import CandidateFigures
@@ -139,7 +139,7 @@ class Variants:
         return text(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return mimebundle(self.title, view(self), repr(self), answer(self))
+        return mimebundle(self.title, view(self), repr(self), opens(self, "program"))
 
 
 def _figures(v: Variant) -> list[Any]:
@@ -228,17 +228,3 @@ def view(s: Variants) -> dict[str, Any]:
         "code": [v.code for v in s.rows],
     }
     return {"title": s.title, "sections": [*scatter(points), table]}
-
-
-def answer(s: Variants) -> Answers:
-    """Opens a variant's capture, or the comparison of two, as a page."""
-
-    def answers(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        ids = [int(i) for i in values.get("ids", ())]
-        if what == "open" and len(ids) == 1:
-            return {"html": s.capture(ids[0]).html()}
-        if what == "diff" and len(ids) == 2:
-            return {"html": s.diff(*ids).html()}
-        raise ValueError("select one program to open it, two to compare them")
-
-    return answers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...analysis.text.units import duration, printed, size
 from ...api.capture import Capture
 from ...api.files import written
-from ...show.pages.front_end import Answers
+from ...show.pages.front_end import opens
 from ...show.pages.page import mimebundle, page
 from ...show.pages.words import columns
 from ..running.candidate_figures import COSTS, CandidateFigures
@@ -282,7 +282,7 @@ class Search:
         return text(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return mimebundle(self.title, search_data(self, {}), repr(self), answer(self))
+        return mimebundle(self.title, search_data(self, {}), repr(self), opens(self, "candidate"))
 
 
 def text(s: Search) -> str:
@@ -423,17 +423,3 @@ def _table(s: Search, links: Mapping[int, str], best: set[int]) -> dict[str, Any
     if links:
         out["links"] = [links.get(c.number) for c in shown]
     return out
-
-
-def answer(s: Search) -> Answers:
-    """Opens a candidate's capture, or the comparison of two, as a page."""
-
-    def answers(what: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        ids = [int(i) for i in values.get("ids", ())]
-        if what == "open" and len(ids) == 1:
-            return {"html": s.capture(ids[0]).html()}
-        if what == "diff" and len(ids) == 2:
-            return {"html": s.diff(*ids).html()}
-        raise ValueError("select one candidate to open it, two to compare them")
-
-    return answers
