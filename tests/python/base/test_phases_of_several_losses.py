@@ -108,3 +108,25 @@ def test_products_have_the_phase_of_their_own_derivative(step, platform):
             found[wanted, PHASES[of[i.index]]] += 1
     assert found.keys() == {("backward", "backward"), ("forward", "forward")}
     assert min(found.values()) >= 3
+
+
+def distil(w, v, x):
+    """A frozen model makes the targets: nothing marks it as forward."""
+    target = jax.nn.softmax(net(v, x))
+    return sgd(w, jax.grad(lambda w: -(target * jax.nn.log_softmax(net(w, x))).mean())(w))
+
+
+def test_what_a_fusion_of_a_frozen_model_holds_is_forward_as_the_fusion_is() -> None:
+    """On CPU each product is a fusion of one; in it are no users that tell what it is."""
+    weight = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+    w = {"a": weight, "b": weight, "c": weight}
+    module = hs.capture(distil, w, w, jax.ShapeDtypeStruct((256, 512), jnp.float32)).module
+    found = phases(module)
+    dots = [i for i in module.instructions if i.opcode == "dot"]
+    assert len(dots) == 3 + 3 + 5
+    by_phase = Counter(PHASES[found[i.index]] for i in dots)
+    assert by_phase == {"forward": 6, "backward": 5}
+    for i in module.instructions:
+        for c in i.called_computations if i.opcode == "fusion" else ():
+            if found[i.index] == PHASES.index("forward"):
+                assert PHASES.index("optimiser") not in {found[x.index] for x in c.instructions}

@@ -262,7 +262,11 @@ def _from_context(t: Table, out: Phases, is_path: npt.NDArray[np.bool_]) -> None
         if parts.any():  # a norm that was combined with a sum of the forward pass
             updates |= parts
             out[serve_optimiser(t, out, told, after, updates)] = OPTIMISER
-        _with_what_they_fuse(t, out, beside_model(t, out, told, updates))
+        beside = beside_model(t, out, told, updates)
+        inside = ((caller >= 0) & np.array(fused, bool))[t.computation]
+        _with_what_they_fuse(t, out, beside & ~inside)
+        # in a fusion nothing has users or weights that tell: a frozen model's is no optimiser
+        out[beside & inside & (out[caller] == OPTIMISER)[t.computation]] = OPTIMISER
         _as_their_loop(t, out, bodies, after)
         out[unmarked & is_path & (out == UNKNOWN)] = FORWARD
     else:
