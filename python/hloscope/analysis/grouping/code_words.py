@@ -451,7 +451,8 @@ class BoxNames:
             if KINDS[self.tree.kind[g]] in ("component", "section")
             and (name == NAMELESS or is_words_of_opcodes(name))
         ]  # fmt: skip
-        around = {g: (int(self.tree.parent[g]), self._weights[g]) for g in wanted}
+        products = self._product_weights
+        around = {g: (int(self.tree.parent[g]), products[g] or self._weights[g]) for g in wanted}
         out = self._apart(around, lambda g: self.tree.label[g])
         for g, product in self._of_no_line.items():
             if g in out:
@@ -698,8 +699,16 @@ class BoxNames:
     @cached_property
     def _weights(self) -> list[Counter[int]]:
         """For each group, how often each frame is in it, at any depth."""
+        return self._frames_of(~self._quiet)
+
+    @cached_property
+    def _product_weights(self) -> list[Counter[int]]:
+        """Those of products alone: a box that has any is there for their sake."""
+        return self._frames_of(np.isin(families(self.module), [ID["matmul"], ID["convolution"]]))
+
+    def _frames_of(self, rows_of: NDArray[np.bool_]) -> list[Counter[int]]:
         out: list[Counter[int]] = [Counter() for _ in self.tree.label]
-        rows = np.flatnonzero(~self._quiet & (self.frame > 0))
+        rows = np.flatnonzero(rows_of & (self.frame > 0))
         for g, f in zip(self.tree.group[rows].tolist(), self.frame[rows].tolist(), strict=True):
             out[g][f] += 1
         for g in range(len(out) - 1, 0, -1):
