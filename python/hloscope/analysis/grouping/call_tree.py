@@ -21,8 +21,10 @@ that tells those of one function on different lines apart.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -46,7 +48,9 @@ from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
 from ..base.phases.phases import OPTIMISER, REMATERIALISED, name_phases, phases
 from ..base.table import Ints, Table, per_module, table
+from .computed_once import of_first_callers
 from .layers.repeats import Graph
+from .traced_calls import Place, Stack, TracedCall
 from .true_calls import own_calls
 
 if TYPE_CHECKING:
@@ -73,27 +77,12 @@ A_PASS = 0.1
 OPTIMIZER_PACKAGES = ("optax",)
 # Functions of theirs that update no parameters by gradients: averages and copies of them.
 NO_OPTIMIZER = frozenset(["incremental_update", "periodic_update"])
+# The name of what the jitted function itself differentiates.
+_DIFFERENTIATED = re.compile(r"jit\([^()/]*\)/(?:jvp|transpose)\(")
 # Packages whose functions wrap the person's.
 MODULE_PACKAGES = ("jax", "flax", "equinox", "haiku")
 
 
-@dataclass(frozen=True, slots=True)
-class TracedCall:
-    """A function and where in its caller it is called: line and column."""
-
-    file: str
-    function: str
-    at: tuple[int, int]
-    number: int = -1  # of the call itself, where a capture knows it
-
-    @property
-    def name(self) -> str:
-        """The function without what it is defined in; a class for its ``__call__``."""
-        return self.function.rpartition("<locals>.")[2].removesuffix(".__call__")
-
-
-Stack = tuple[TracedCall, ...]
-Place = tuple[Stack, tuple[int, int]]  # calls; line and column in the innermost function
 Key = tuple[Path, Stack, tuple[int, int]]  # scopes, calls outermost first, line and column
 
 
@@ -104,7 +93,7 @@ class CallTree:
     ``place[i]`` numbers lines and columns in the innermost functions, 0 where unknown; ``line[i]``
     is the line.
     ``root`` is the jitted function, whose name is in no path. ``differentiated`` holds the paths
-    below which the passes are, each with the function that was differentiated.
+    below which the passes are, each with the call that was differentiated.
     """
 
     paths: tuple[Path, ...]
@@ -174,6 +163,7 @@ class _Builder:
         self.completed = own != pieces  # their names lack the passes as well
         self._without_others(own)
         self._traced_elsewhere(own, jitted)
+        self._computed_once(own, jitted)
         around = self._around(own)
         functions = self._functions()
         scopes = [_scopes(n, functions) for n in t.places]
@@ -522,23 +512,42 @@ class _Builder:
                 moved[k, c] = known[place] if n and c in homes[stack[:n]] else -1
             own[r] = moved[k, c]
 
+    def _computed_once(self, own: Ints, jitted: list[str]) -> None:
+        """Gives what XLA computed once for several calls the stack of the first, in place.
+
+        What jax traced once (``jitted``) has the stack of any of them, and tells nothing.
+        """
+        certain = np.where(np.array([bool(n) for n in jitted], bool)[self.t.place], -1, own)
+        late, product = self._late_by_name, self._holds_product()
+        out = of_first_callers(self.t, self.stacks, certain, self._homes(), late, product)
+        moved = out != certain
+        own[moved] = out[moved]
+        self.completed = self.completed | moved
+
     def _functions(self) -> frozenset[str]:
         names = {c.function.rpartition(".")[2] for s, _ in self.stacks for c in s}
         return frozenset(names | {c.name for s, _ in self.stacks for c in s})
 
     def _around(self, own: Ints) -> int:
-        """How many calls are around (nearly) everything."""
+        """How many calls are around nearly everything, or all of the jitted function.
+
+        A loss that nearly all of a step comes from is yet what the step differentiates.
+        """
+        jitted = self.module.name.removeprefix("jit_").removeprefix("pmap_")
         counts = Counter(own[own >= 0].tolist())
         total = counts.total()
+        least = AROUND_ALL * total
         deep = 0
         while True:
             level: Counter[Stack] = Counter()
             for k, n in counts.items():
                 level[self.stacks[k][0][: deep + 1]] += n
             (first, most), *_ = level.most_common(1)
-            if len(first) <= deep or most < AROUND_ALL * total:
+            if len(first) <= deep or most < least:
                 return deep
             deep += 1
+            if first[-1].name == jitted and any(_DIFFERENTIATED.match(n) for n in self.t.places):
+                least = total
 
     def _with_passes(
         self, merged: list[Path], of_row: Ints, root: str, by_optimizer: Mask
@@ -661,6 +670,13 @@ class _Builder:
                 out[tops[n]] = bool(tops[n]) and len(heavy) > 1 and alone
         return out
 
+    @cached_property
+    def _late_by_name(self) -> Mask:
+        """Rows of a backward pass, as their names say."""
+        late = (IN_BACKWARD, REMATERIALISED)
+        of = [all(p in late for p in name_phases(n)) for n in self.t.places]
+        return np.array(of, bool)[self.t.place]
+
     def _late(self, by_name: list[tuple[int, ...]]) -> Mask:
         """Rows of a backward pass by name.
 
@@ -668,9 +684,7 @@ class _Builder:
         uses it, and no gradient leads to it. Of a second loss's forward pass one does.
         """
         t = self.t
-        named = np.array(
-            [all(p in (IN_BACKWARD, REMATERIALISED) for p in of) for of in by_name], bool
-        )[t.place]
+        named = self._late_by_name
         by_flow = np.isin(self.phase, (IN_BACKWARD, REMATERIALISED))
         several = np.array([len(of) > 1 for of in by_name], bool)[t.place]
         product = named & self._holds_product()
@@ -711,12 +725,12 @@ class _Builder:
             return path
         recomputed = (REMAT,) if kind == 2 else ()
         if split[at]:
-            names[(*at, lead)] = label(at[-1])
+            names[(*at, lead)] = at[-1]
             return (*at, lead, *recomputed, *path[n:])
         if not at:
             return (lead, *recomputed, *path)
         if sum(p[:-1] == at[:-1] for p in split) == 1:
-            names[(*at[:-1], lead)] = label(at[-1])
+            names[(*at[:-1], lead)] = at[-1]
             return (*at[:-1], lead, *recomputed, *path[n:])
         return (*at[:-1], lead, *recomputed, *path[n - 1 :])
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, REMAT, Path
+from ..base.phases.edges import summed_together
 from ..base.table import Ints, Table
 from .call_tree import AT_LINE, unnumbered
 from .layers.repeats import Graph
@@ -54,10 +56,11 @@ class Steady:
     rows_in_loops: Mask
     products: Ints
 
-    def times(self, lines: Lines, depth: list[int] | None, first: int) -> int:
+    def times(self, lines: Lines, depth: list[int] | None, first: int) -> tuple[int, bool]:
         """How often the function of these lines is called, as its steady lines say; 0 if none is.
 
-        Of some calls one may be missing: a line in a condition, a result that nobody uses.
+        Of some calls one may be missing: a line in a condition, a result that nobody uses. Whether
+        that is all of them: of blocks of two kinds some lines run more seldom.
         """
         often = _often(lines, depth, first)
         known = [
@@ -66,17 +69,17 @@ class Steady:
             if self.rows[rows].all() and self.are_steady(path)
         ]
         n = max(known, default=0)
-        return n if _regular(Counter(often.values()), n) >= REGULAR else 0
+        return n, _regular(Counter(often.values()), n) >= REGULAR
 
     def are_steady(self, path: Path) -> bool:
         """Whether each of these calls is made once; scopes without a line are no calls."""
-        return all(_line(name) in self.calls or AT_LINE not in name for name in path)
+        return all(line_of(name) in self.calls or AT_LINE not in name for name in path)
 
     def loops(self, lines: Lines) -> bool:
         """Whether any of these lines is in a loop of the function that they are of."""
         return any(
             self.rows_in_loops[rows].any()
-            or any(_line(name) in self.calls_in_loops for name in path)
+            or any(line_of(name) in self.calls_in_loops for name in path)
             for (path, _), rows in lines.items()
         )
 
@@ -96,6 +99,8 @@ class Instances:
     ) -> None:
         self.t, self.scope, self.paths, self.quiet = t, scope, paths, quiet
         self.times: dict[Path, int] = {}  # of calls in the forward pass
+        # their rows, where they do not feed one another, each with its number
+        self.side_by_side: dict[Path, dict[int, int]] = {}
         self.product, self.place, self.path_id = product, place, path_id
 
     def split(
@@ -146,9 +151,12 @@ class Instances:
                 n, counts = self._how_often(node, mine, counts, depth, first)
                 if n == 1:
                     continue
-                found = self._apart(mine, graph, n, counts)
+                found = self._of_forward(node, mine, graph) if late else {}
+                found = found or self._apart(mine, graph, n, counts)
+                if found and not late:
+                    self.side_by_side[node] = found
                 if not found and n:
-                    found = self._in_turn(mine, graph, n, depth, counts)
+                    found = self._in_turn(mine, graph, n, depth, counts, level)
                 if not found:
                     continue
                 n = 1 + max(found.values())
@@ -175,18 +183,25 @@ class Instances:
         late = BACKWARD in node
         ranks = depth if late else None
         n = self.times.get(_forward(node), 0) if late else 0
-        n = n or self.steady.times(lines, ranks, first)
         if n:
             return n, lines
+        least, regular = self.steady.times(lines, ranks, first)
+        if least and regular:
+            return least, lines
         if not self.steady.loops(lines):
             n = _times(lines, ranks, first)
-            if n > 1 and self._all_of_it(rows, len(node), n):
+            if n > 1 and n >= least and self._all_of_it(rows, len(node), n):
                 return n, lines
         if not late:
             n, of_all = _times_of_kinds(lines, first)
             if n > 1 and self._all_of_it(rows, len(node), n):
                 return n, of_all
         return 0, lines
+
+    def _lines_to(self, row: int, level: int) -> tuple[str | int, ...]:
+        """The lines that lead to a row in a call whose path has so many names."""
+        calls = _calls(self.paths[self.scope[row]][level:])
+        return (*(line_of(name) or name for name in calls), int(self.place[row]))
 
     def _lines(self, rows: list[int], level: int) -> Lines:
         """Products by the place in the call that they come from."""
@@ -209,24 +224,55 @@ class Instances:
         return often >= REGULAR * len(times)
 
     def _edges(self, rows: list[int], graph: Graph) -> list[tuple[int, int]]:
+        """Values and users among these rows; arrays that XLA sums in one operation stay apart."""
         inside = bytearray(graph.size)
         for r in rows:
             inside[r - graph.first] = 1
+        elements, arrays = self.summed
+        mine = (elements >= graph.first) & (elements < graph.first + graph.size)
+        of = dict(zip((elements[mine] - graph.first).tolist(), arrays[mine].tolist(), strict=True))
         return [
             (v, u)
-            for v, u in zip(graph.values, graph.users, strict=True)
+            for value, u in zip(graph.values, graph.users, strict=True)
+            for v in (of.get(u, value + graph.first) - graph.first,)
             if inside[v] and inside[u]
         ]
+
+    @cached_property
+    def loop(self) -> Mask:
+        return self.t.by_opcode(lambda o: o == "while", bool)
+
+    @cached_property
+    def summed(self) -> tuple[Ints, Ints]:
+        return summed_together(self.t)
+
+    def _of_forward(self, node: Path, rows: list[int], graph: Graph) -> dict[int, int]:
+        """Rows of a backward pass by the call that they depend on, of several side by side."""
+        calls = self.side_by_side.get(_forward(node), {})
+        n = 1 + max(calls.values(), default=0)
+        if not calls:
+            return {}
+        after = [0] * graph.size
+        for row, k in calls.items():
+            after[row - graph.first] = 1 << (n - 1 - k)  # numbers of a backward pass run back
+        for v, u in self._edges(list(range(graph.first, graph.first + graph.size)), graph):
+            after[u] |= after[v]
+        of = {r: after[r - graph.first] for r in rows}
+        if any(of[r].bit_count() != 1 for r in rows if self.product[r]):
+            return {}
+        return {r: bits.bit_length() - 1 for r, bits in of.items() if bits.bit_count() == 1}
 
     def _apart(self, rows: list[int], graph: Graph, n: int, lines: Lines) -> dict[int, int]:
         """Calls that share nothing: connected parts, if there are ``n`` with products.
 
         Where ``n`` is 0, any number, if these are no turns of one loop: each has several
-        turns of the same lines. What XLA computes once for all, before their first products, ties
-        none of them together.
+        turns of the same lines. What XLA computes once for all, before their first products or
+        loops or after their last ones, ties none of them together.
         """
         parent = {r - graph.first: r - graph.first for r in rows}
-        begun = {r - graph.first: n > 0 or bool(self.product[r]) for r in rows}
+        begun = {r - graph.first: bool(self.product[r] or self.loop[r]) for r in rows}
+        ahead = {x: n == 0 or works for x, works in begun.items()}
+        edges = self._edges(rows, graph)
 
         def root(x: int) -> int:
             while parent[x] != x:
@@ -234,10 +280,12 @@ class Instances:
                 x = parent[x]
             return x
 
-        for v, u in self._edges(rows, graph):  # values come before users
-            a, b = root(v), root(u)
-            if begun[v]:
-                begun[u] = True
+        for v, u in reversed(edges):
+            ahead[v] = ahead[v] or ahead[u]
+        for v, u in edges:  # values come before users
+            begun[u] = begun[u] or begun[v]
+            if begun[v] and ahead[u]:
+                a, b = root(v), root(u)
                 parent[max(a, b)] = min(a, b)
         of = {r: root(r - graph.first) for r in rows}
         parts = sorted({of[r] for r in rows if self.product[r]})
@@ -250,7 +298,19 @@ class Instances:
             if share < least or any(each[part, place] != share for part in parts):
                 return {}
         number = {part: k for k, part in enumerate(parts)}
-        return {r: number[part] for r, part in of.items() if part in number}
+        out = {r - graph.first: 1 << number[of[r]] for r in rows if of[r] in number}
+        if n:  # what is of one part alone, before its products and after them
+            for v, u in edges:
+                if not ahead[u]:
+                    out[u] = out.get(u, 0) | out.get(v, 0)
+            for v, u in reversed(edges):
+                if not begun[v]:
+                    out[v] = out.get(v, 0) | out.get(u, 0)
+        return {
+            x + graph.first: bits.bit_length() - 1
+            for x, bits in out.items()
+            if bits.bit_count() == 1
+        }
 
     def _in_turn(
         self,
@@ -259,8 +319,12 @@ class Instances:
         n: int,
         depth: list[int],
         lines: Lines,
+        level: int,
     ) -> dict[int, int]:
-        """Calls that feed one another: products by depth, the rest by what they are between."""
+        """Calls that feed one another: products by depth, the rest by what they are between.
+
+        What one line of the function makes is of the call before or of the next one, always.
+        """
         first = graph.first
         own: dict[int, int] = {}
         side_by_side: list[list[int]] = []
@@ -292,8 +356,13 @@ class Instances:
         for v, u in reversed(edges):
             if high[u] < high[v] and v not in own:
                 high[v] = high[u]
-        votes: Counter[tuple[Path, int]] = Counter()
-        place = {r: (self.paths[self.scope[r]], int(self.place[r])) for r in rows}
+        votes: Counter[tuple[str | int, ...]] = Counter()
+        lines_of = {r: self._lines_to(r, level) for r in rows}
+        known = {lines_of[r][:n] for r in rows if r - first in own for n in range(len(lines_of[r]))}
+        place = {  # the outermost line that holds no product whose call is known
+            r: next((x[:n] for n in range(1, len(x)) if x[:n] not in known), x)
+            for r, x in lines_of.items()
+        }
         for r in rows:
             a, b = low[r - first], high[r - first]
             if a < 0 and b < _NONE:
@@ -312,7 +381,7 @@ class Instances:
         return out
 
 
-def _line(name: str) -> str:
+def line_of(name: str) -> str:
     """Line and column of the call that a name is of, "12:4"."""
     return name.partition(AT_LINE)[2].lstrip("'").removesuffix(LAYER)
 
@@ -390,4 +459,4 @@ def _calls(path: Path) -> Path:
 
     Nor does it need the layers that repetition found there, which have no line.
     """
-    return tuple(dict.fromkeys(unnumbered(name) for name in path if not _line(name).isdigit()))
+    return tuple(dict.fromkeys(unnumbered(name) for name in path if not line_of(name).isdigit()))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ...hlo import opcodes
 from ..base.labels.flags import INLINE, QUIET, flags
 from ..base.lines.frames import is_library
-from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, Path, common_to_most
+from ..base.lines.op_name import BACKWARD, FORWARD, LAYER, REMAT, Path, common_to_most
 from ..base.phases.edges import depends_on
 from ..base.phases.phases import BACKWARD as IN_BACKWARD
 from ..base.phases.phases import FORWARD as IN_FORWARD
@@ -32,7 +32,7 @@ from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, table
 from .call_tree import AT_LINE, CallTree, call_tree, label, unnumbered
 from .inside_calls import move_inside_calls
-from .instances import Instances, Steady, runs_in_each
+from .instances import PAIR, Instances, Steady, line_of, runs_in_each
 from .layers.layers import Layers, Run, layers
 from .layers.names import ITERATION, UNNAMED
 from .layers.repeats import Graph
@@ -131,7 +131,8 @@ class _Composer:
         move_inside_calls(t, self.own, scope, self.paths, self.product, place)
         self._to_numbered(scope)
         known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
-        return Outline(known, {}, True, self.tree.differentiated)
+        titles = {path: label(call) for path, call in self.tree.differentiated.items()}
+        return Outline(known, {}, True, titles)
 
     def _gradients(self) -> None:
         """Gives gradients' products the call that they are of, if XLA left them without a name,
@@ -220,8 +221,40 @@ class _Composer:
             if not (caller[c] >= 0 and (fusion[caller[c]] or role == "to_apply"))
         ]
         place = self._in_libraries(place)
+        repeated = self._open_repeated(scope)
         instances = Instances(t, scope, self.paths, self.product, self.quiet, place, self._id)
         instances.split(open_ones, self._is_one_call, self.steady)
+        self._close(scope, repeated)
+
+    def _open_repeated(self, scope: Ints) -> set[Path]:
+        """Puts differentiated calls in loops of the person's code below their passes, in place.
+
+        Of ``value_and_grad(loss)`` in a loop over microbatches.
+        """
+        repeated = {
+            lead: call
+            for lead, call in self.tree.differentiated.items()
+            if line_of(call) in self.steady.calls_in_loops and not self.tree.exact
+        }
+        out = set[Path]()
+        for old in range(len(self.paths)) if repeated else ():
+            path = self.paths[old]
+            for n in range(1, len(path) + 1):
+                if path[:n] in repeated:
+                    m = n + (path[n : n + 1] == (REMAT,))
+                    opened = (*path[:m], repeated[path[:n]])
+                    out.add(opened)
+                    scope[scope == old] = self._id((*opened, *path[m:]))
+                    break
+        return out
+
+    def _close(self, scope: Ints, repeated: set[Path]) -> None:
+        """Takes those away again that are one call, or that nobody can tell apart."""
+        for old in range(len(self.paths)) if repeated else ():
+            path = self.paths[old]
+            n = next((n for n in range(1, len(path) + 1) if path[:n] in repeated), 0)
+            if n:
+                scope[scope == old] = self._id((*path[: n - 1], *path[n:]))
 
     @cached_property
     def steady(self) -> Steady:
@@ -389,7 +422,7 @@ class _Composer:
         shared = common_to_most(counts, NEARLY_ALL)
         if self._apart(run, shared) or self._both_passes(counts, shared):
             return
-        if levels := self._levels(run, len(shared)):
+        if levels := self._levels(run, len(shared)) or self._in_each_call(run, len(shared)):
             for held in levels:
                 self._number(held, len(shared) + 1)
             return
@@ -517,6 +550,25 @@ class _Composer:
             if len(mine) > 1:
                 out.append(replace(run, stack=stack, identity=identity))
         return out
+
+    def _in_each_call(self, run: Run, n: int) -> list[Run]:
+        """The layers in each of several calls below ``n`` names that all of them are across.
+
+        Two views go through one network, block by block, and what is called once is in no layer;
+        [] if there are not several such calls.
+        """
+        calls: dict[Path, list[tuple[int, ...]]] = defaultdict(list)
+        for rows in run.stack.spine:
+            paths = Counter(self._path(r) for r in rows if self.own[r] >= 0)
+            call = common_to_most(paths, NEARLY_ALL)[: n + 1]
+            if len(call) <= n or AT_LINE not in call[n] or call[n].endswith(LAYER):
+                return []
+            calls[call].append(rows)
+        if len(calls) < PAIR or not all(map(self._is_one_call, calls)):
+            return []
+        return [
+            replace(run, stack=replace(run.stack, spine=tuple(mine))) for mine in calls.values()
+        ]
 
     def _homes(self, run: Run, n: int) -> dict[str, int]:
         """The number of the layer of each scope, where a layer has several scopes of its own."""
