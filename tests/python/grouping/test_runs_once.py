@@ -7,7 +7,10 @@ from typing import Any
 import hloscope as hs
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
+from hloscope.analysis.base.labels.families import ID, families
+from hloscope.analysis.grouping.groups import group_tree
 from hloscope.view import build_view
 from hloscope.view.schema import decode
 
@@ -151,3 +154,71 @@ def test_a_capture_knows_its_calls() -> None:
 
 def test_without_its_file_a_dump_says_only_what_is_repeated() -> None:
     assert calls(one_call, "mlp", sources=False) == [f"mlp {n}" for n in range(6)]
+
+
+def compared(weights: Any, x: Any) -> Any:
+    """What a comprehension is over is worked out once."""
+    pairs = zip(features(weights, norm(x)), features(weights, jnp.cumsum(x, 0)), strict=True)
+    return norm(jnp.stack([a - b for a, b in pairs]))
+
+
+def compared_at_once(weights: Any, x: Any) -> Any:
+    return norm(jnp.stack([a - b for a in features(weights, norm(x)) for b in [jnp.sort(x, 0)]]))
+
+
+def features(weights: Any, x: Any) -> Any:
+    out = []
+    for w in weights:
+        x = jax.nn.softmax(x @ w)
+        out.append(x)
+    return out
+
+
+def test_what_a_loop_is_over_runs_once() -> None:
+    assert len(calls(compared, "features")) == 2
+    assert calls(compared_at_once, "features") == ["features"]
+
+
+class Deep(nnx.Module):
+    def __init__(self) -> None:
+        self.layers = nnx.List([Layer(nnx.Rngs(0)) for _ in range(6)])
+
+    def __call__(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = nnx.remat(lambda m, h: m(h))(layer, x)
+        return norm(x)
+
+
+class Layer(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.up, self.down = (nnx.Linear(32, 32, rngs=rngs) for _ in range(2))
+
+    def __call__(self, x: Any) -> Any:
+        return x + self.down(jax.nn.softmax(self.up(x)))
+
+
+def in_a_lambda(weights: Any, x: Any) -> Any:
+    """The stack of a checkpoint has the lambda that it is given, not what gives it."""
+    graph, state = nnx.split(nnx.eval_shape(Deep))
+    zeros = jax.tree.map(lambda leaf: jnp.full(leaf.shape, weights[0].sum()), state)
+
+    def loss(state: Any) -> Any:
+        return (nnx.merge(graph, state)(norm(x)) ** 2).sum()
+
+    return jax.grad(loss)(zeros)
+
+
+def test_what_a_checkpointed_lambda_calls_is_of_its_caller() -> None:
+    text = hs.capture(in_a_lambda, WEIGHTS, X, exact=False, provenance=False).text
+    cap = hs.read(text)
+    tree = group_tree(cap.module, cap.target)
+    products = np.isin(families(cap.module), [ID["matmul"]])
+    found = set()
+    for row in np.flatnonzero(products).tolist():
+        at, path = int(tree.group[row]), []
+        while at > 0:
+            path.append(tree.label[at])
+            at = int(tree.parent[at])
+        found.add("/".join(reversed(path)))
+    forward = {path for path in found if "forward" in path}
+    assert {n for n in range(6) if any(f"Layer {n}" in path for path in forward)} == set(range(6))

@@ -279,7 +279,8 @@ class _Builder:
 
         The trace of what ``jax.checkpoint`` wraps is evaluated elsewhere: the forward pass of
         ``block`` seems to be called where the step is. Such a piece is where whole stacks have its
-        outermost call. What was called on another line than the step is of another program.
+        outermost call. What was called on another line than the step, and on no line where it is
+        called in it, is of another program.
         """
         jitted = self.module.name.removeprefix("jit_").removeprefix("pmap_")
         at = Counter(
@@ -302,14 +303,17 @@ class _Builder:
             if stack[:n] == root or (not inside and stack[: n - 1] != root[:-1]):
                 continue
             piece = stack[n - 1 :]
+            found = list(begun[_of(piece[0])]) if piece else []
+            if piece and piece[0].at != root[-1].at:  # called in a lambda that is not on the stack
+                found = [call for call in found if call[-1] == piece[0]]
             if inside:  # the calls around it are missing
                 whole = root + stack[inside[-1] + 1 :]
             elif not piece:
                 continue
-            elif piece[0].at != root[-1].at:
+            elif piece[0].at != root[-1].at and not found:
                 moved[k] = -1
                 continue
-            elif len(found := list(begun[_of(piece[0])])) == 1:
+            elif len(found) == 1:
                 whole = found[0] + piece[1:]
             else:
                 first = TracedCall(piece[0].file, piece[0].function, (0, 0))

@@ -31,10 +31,8 @@ _ONCE = frozenset(
     """grad value_and_grad vmap pmap jit shard_map vjp jvp linearize jacfwd jacrev filter_grad
     filter_value_and_grad filter_vmap filter_jit scan while_loop fori_loop cond switch""".split()
 )
-_REPEATING = (
-    ast.For, ast.AsyncFor, ast.While, ast.Lambda,
-    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-)  # fmt: skip
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_REPEATING = (ast.For, ast.AsyncFor, ast.While, ast.Lambda, *_COMPREHENSIONS)
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,14 @@ class _Calls:
                 todo: list[tuple[ast.AST, int]] = [(ast.parse(text), 0)]
             except (SyntaxError, ValueError):
                 return
+        outside: dict[ast.AST, int] = {}  # what a loop is over runs once: it is not in the loop
         while todo:
             node, repeats = todo.pop()
+            repeats = outside.pop(node, repeats)
+            if isinstance(node, (ast.For, ast.AsyncFor)):
+                outside[node.iter] = repeats
+            elif isinstance(node, _COMPREHENSIONS):
+                outside[node.generators[0].iter] = repeats
             if line := getattr(node, "lineno", 0):
                 self.repeats[line] = max(self.repeats.get(line, 0), repeats)
             if isinstance(node, (ast.Import, ast.ImportFrom)):
