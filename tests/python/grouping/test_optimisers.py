@@ -12,6 +12,8 @@ import pytest
 from hloscope.analysis.base.phases.phases import OPTIMISER, phases
 from hloscope.analysis.grouping.groups import group_tree
 from hloscope.analysis.grouping.optimisers import after_updates
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 CONTRACTS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 BACK = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
@@ -152,3 +154,30 @@ def test_an_average_of_the_weights_is_not_the_optimizers(
     assert "optimizer · adam" not in around
     assert {tree.label[tree.group[o.index]] for o in last.operands[:8]} == {"optimizer · adam"}
     assert name in {*tree.label, ""}
+
+
+def test_a_metric_of_updated_weights_is_no_optimizer() -> None:
+    """Beside an update that has a function of its own; all devices have a part of the metric."""
+
+    def descend(w: Any, g: Any, m: Any, t: Any) -> Any:
+        m = 0.9 * m + 0.1 * g
+        return jnp.clip(w - 0.02 * m / (1 - 0.9**t), 0, 1), m
+
+    def score(w: Any, x: Any) -> Any:
+        return jnp.mean(jnp.square(jnp.sin(x @ w) @ w))
+
+    def train_step(w: Any, m: Any, t: Any, x: Any) -> Any:
+        g = jax.grad(score)(w, x)
+        w, m = descend(w, g, m, t)
+        grey = jnp.cumsum(jnp.sort(4 * w * (1 - w), 1), 1)
+        return w, m, jnp.sqrt(jnp.mean(grey**2)), jnp.max(grey) - jnp.min(grey)
+
+    mesh = jax.make_mesh((4,), ("data",), devices=jax.devices()[:4])
+    rows = NamedSharding(mesh, P("data"))
+    shape = jax.ShapeDtypeStruct
+    w = shape((512, 512), jnp.float32, sharding=rows)
+    x, t = shape((8, 512), jnp.float32, sharding=rows), shape((), jnp.float32)
+    cap = hs.capture(train_step, w, w, t, x, exact=False, provenance=False)
+    labels = group_tree(cap.module).label
+    assert any(label.startswith("descend") for label in labels)
+    assert not [label for label in labels if label.startswith("optimizer")]

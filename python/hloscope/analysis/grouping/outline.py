@@ -53,6 +53,7 @@ MOST_OF_STATE = 4
 OPTIMIZER, UPDATE = "optimizer", "parameter update"
 _EINSUM = re.compile(r"[A-Za-z]+(?:,[A-Za-z]+)+->[A-Za-z]*")
 _NUMBERED = re.compile(r"(.*\D)(\d+)$")
+_LETTER = re.compile(r" [B-Z]$")  # of a second stack of one name
 # What parts of one section begin with: "down_0" of "down_0_block_1", "mid" of "mid_attn".
 _SECTION = re.compile(r"[A-Za-z]+(?:_?\d+)?(?=[_ ])")
 
@@ -472,9 +473,10 @@ class _Composer:
         whole = whole and not self._is_one_call(shared)
         whole = whole and not self._runs_once(rows[inside_call], len(shared), layer[inside_call])
         name, at = run.name, str(run.identity[0])
-        around = [n for n, call in enumerate(shared, 1) if AT_LINE in call and label(call) == name]
+        stem = _LETTER.sub("", name)
+        around = [n for n, call in enumerate(shared, 1) if AT_LINE in call and label(call) == stem]
         if around and self._is_one_call(shared[: around[-1]]):
-            name = UNNAMED  # they are in the call that has the name
+            name = UNNAMED + name[len(stem) :]  # they are in the call that has the name
         if whole:
             function, _, at = shared[-1].partition(AT_LINE)
             of_weights = self._serves_several(shared) and not run.name.endswith(UNNAMED)
@@ -817,8 +819,11 @@ class _Composer:
         ):
             users[value].append(user)
         out = np.zeros_like(inline)
+        number = np.array([not any(x.rank for x in s.leaves()) for s in t.shapes], bool)[t.shape]
         for row in np.flatnonzero(ways)[::-1].tolist():
             by = users[row]
+            if number[row]:  # as a result it is a metric of what was updated
+                by = [u for u in by if u not in roots]
             if after[row] or made[row]:
                 out[row] = row in roots or any(out[u] for u in by)
             else:
