@@ -166,3 +166,14 @@ def test_layers_are_not_across_two_calls_of_a_network() -> None:
             mine = [n for k, n in found.items() if k.startswith(f"{way} · two_views/{call}/normed")]
             assert len(mine) == 4
             assert sum(mine) == least
+
+
+def narrow(params: Any, left: Any, right: Any) -> Any:
+    value, grads = jax.value_and_grad(two_views)(params, left, right)
+    return value, params[0]["a"] - 0.1 * grads[0]["a"]
+
+
+def test_a_loss_that_is_nearly_all_of_a_step_is_what_it_differentiates() -> None:
+    found = products_of(narrow, [{"a": WEIGHT, "b": WEIGHT}] * 6, X, X)
+    assert sum(n for k, n in found.items() if k.startswith("forward · two_views")) == 25
+    assert not [k for k in found if k.startswith("encoder")]
