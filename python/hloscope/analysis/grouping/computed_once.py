@@ -20,12 +20,14 @@ from ..base.table import Ints, Table
 from .layers.repeats import Graph
 
 if TYPE_CHECKING:
-    from .traced_calls import Place, Stack, TracedCall
+    from collections.abc import Iterable
 
-    # A call, one that ran before it, and the place in that one of what both computed.
-    Earlier = tuple[Stack, Stack, Place]
+    from .traced_calls import Place, Stack
 
 Mask = NDArray[np.bool_]
+Calls = tuple[int, ...]  # a stack by its calls, those of a loop in Python alike
+Item = tuple[Calls, tuple[int, int], int]  # calls, line and column, and the operation of jax
+Pair = tuple[Calls, Calls]  # a call and one that ran before it, where their stacks part
 
 
 def of_first_callers(
@@ -40,108 +42,131 @@ def of_first_callers(
     early = np.flatnonzero((own >= 0) & ~late & ~t.silent)
     does = np.unique([name.rpartition("/")[2] for name in t.op_names], return_inverse=True)[1]
     made = does[t.op_name]  # the operation of jax: there are casts and others on a product's line
-    wanted = _earlier(stacks, set(zip(own[early].tolist(), made[early].tolist(), strict=True)))
-    mine = {r: of for r in early.tolist() if (of := wanted.get((int(own[r]), int(made[r]))))}
-    out = own.copy()
-    numbers = {place: k for k, place in enumerate(stacks)}
-    moved: dict[tuple[Stack, Stack], list[tuple[int, Place]]] = defaultdict(list)
-    for c in np.unique(t.computation[home[list(mine)]]).tolist() if mine else ():
+    calls = _CallPaths(stacks)
+    items: dict[Item, list[int]] = defaultdict(list)
+    for row, k, operation in zip(
+        early.tolist(), own[early].tolist(), made[early].tolist(), strict=True
+    ):
+        items[calls.of[k], stacks[k][1], operation].append(row)
+    earlier = calls.earlier(items)
+    pairs = {pair for item, of in earlier.items() if product[items[item]].any() for pair, _ in of}
+    mine = {
+        row: [(pair, whole) for pair, whole in of if pair in pairs]
+        for item, of in earlier.items()
+        for row in items[item]
+    }
+    moved: dict[Pair, list[tuple[int, Calls]]] = defaultdict(list)
+    for c in np.unique(t.computation[home[list(mine)]]).tolist() if pairs else ():
         here = np.flatnonzero(t.computation[home] == c)
         graph = Graph(t, c)
-        shared = [r for r in here.tolist() if r in mine]
-        pairs = dict.fromkeys(of[:2] for r in shared for of in mine[r])
         known = here[(own[here] >= 0) & ~late[here]]
         known = known[(home[known] == known) | (own[home[known]] < 0)]  # a fusion is what it is of
-        calls = [
-            (r - graph.first, stacks[k][0])
+        told = [
+            (r - graph.first, calls.of[k])
             for r, k in zip(home[known].tolist(), own[known].tolist(), strict=True)
         ]
-        uses = _uses(graph, int(t.roots[c]) - graph.first, calls, pairs)
-        bit = {pair: 1 << n for n, pair in enumerate(pairs)}
-        for row in shared:
-            for call, earlier, place in mine[row]:
-                if uses[int(home[row]) - graph.first] & bit[call, earlier]:
-                    moved[call, earlier].append((row, place))
+        bit = {pair: 1 << n for n, pair in enumerate(sorted(pairs))}
+        uses = _uses(graph, int(t.roots[c]) - graph.first, told, bit)
+        for row in here.tolist():
+            for pair, whole in mine.get(row, ()):
+                if uses[int(home[row]) - graph.first] & bit[pair]:
+                    moved[pair].append((row, whole))
                     break
+    out = own.copy()
+    numbers = {place: k for k, place in enumerate(stacks)}
     for rows in moved.values():
         if any(product[row] for row, _ in rows):
-            for row, place in rows:
+            for row, whole in rows:
+                stack, line = stacks[int(own[row])]
+                place = calls.like(stack, whole), line
                 out[row] = numbers.setdefault(place, len(numbers))
     stacks[:] = numbers
     return out
 
 
 def _uses(
-    graph: Graph, root: int, calls: list[tuple[int, Stack]], pairs: dict[tuple[Stack, Stack], None]
+    graph: Graph, root: int, told: list[tuple[int, Calls]], bit: dict[Pair, int]
 ) -> list[int]:
     """For each row the bits of the pairs of which the earlier call uses it, or its own for that.
 
-    ``calls``: the rows whose calls are known. What jax traced once for both calls has the frames of
+    ``told``: the rows whose calls are known. What jax traced once for both calls has the frames of
     one, as a rule for derivatives has: a row of the earlier call that only serves the later one is
     of that, and gradients tell nothing.
     """
     inside, first = [0] * graph.size, [0] * graph.size
-    told = [row == root for row in range(graph.size)]
-    known: dict[Stack, tuple[int, int]] = {}
-    for row, stack in calls:
-        if stack not in known:
-            of = [(_begins(stack, call), _begins(stack, earlier)) for call, earlier in pairs]
-            known[stack] = (
-                sum((a or b) << n for n, (a, b) in enumerate(of)),
-                sum(b << n for n, (_, b) in enumerate(of)),
+    passes = [-1] * graph.size  # what is not known serves its users
+    known: dict[Calls, tuple[int, int]] = {}
+    for row, calls in told:
+        if calls not in known:
+            starts = {calls[:n] for n in range(1, len(calls) + 1)}
+            known[calls] = (
+                sum(b for pair, b in bit.items() if not starts.isdisjoint(pair)),
+                sum(b for (_, earlier), b in bit.items() if earlier in starts),
             )
-        inside[row] |= known[stack][0]
-        first[row] |= known[stack][1]
-        told[row] = True
+        inside[row] |= known[calls][0]
+        first[row] |= known[calls][1]
+        passes[row] = inside[row]
+    passes[root] = 0
     out = [0] * graph.size
     for v, u in zip(reversed(graph.values), reversed(graph.users), strict=True):
-        within = inside[u] if told[u] else -1
-        out[v] |= (out[u] & within) | (first[v] & ~within)
+        out[v] |= (out[u] & passes[u]) | (first[v] & ~passes[u])
     return out
 
 
-def _earlier(
-    stacks: list[Place], used: set[tuple[int, int]]
-) -> dict[tuple[int, int], list[Earlier]]:
-    """For each of these places and operations the earlier calls that may have been first."""
-    by_function: dict[tuple[str, str], dict[Stack, None]] = defaultdict(dict)
-    known: dict[object, dict[Stack, None]] = defaultdict(dict)
-    for stack, _ in stacks:
-        for n, call in enumerate(stack, 1):
-            by_function[call.file, call.function].setdefault(stack[:n])
-            known[_plain(stack[:n])].setdefault(stack[:n])
-    have = {(_plain(stacks[k][0]), stacks[k][1], made) for k, made in used}
-    out: dict[tuple[int, int], list[Earlier]] = {}
-    for k, made in used:
-        stack, line = stacks[k]
-        for n, call in enumerate(stack, 1):
-            found: list[Earlier] = []
-            for other in by_function[call.file, call.function]:
-                pairs = enumerate(zip(stack, other, strict=False))
-                m = next((m for m, (a, b) in pairs if a != b), n)
-                if m >= n or not _is_before(other[m], stack[m]):
-                    continue
-                inner = list(known.get(_plain(other + stack[n:]), ()))
-                if inner and (_plain(inner[0]), line, made) not in have:
-                    whole = inner[0] if len(inner) == 1 else other + stack[n:]
-                    found.append((stack[: m + 1], other[: m + 1], (whole, line)))
-            if found:
-                out[k, made] = sorted(found, key=lambda of: [(c.number, c.at) for c in of[1]])
-                break
-    return out
+class _CallPaths:
+    """The calls of a program. ``of``: by the numbers of the places."""
 
+    def __init__(self, stacks: list[Place]) -> None:
+        self.number: dict[tuple[str, str, tuple[int, int]], int] = {}
+        self.at: list[tuple[int, int]] = []
+        self.function: list[tuple[str, str]] = []
+        self.of: list[Calls] = []
+        self.whole: dict[Calls, dict[Stack, None]] = defaultdict(dict)  # those of a loop apart
+        for stack, _ in stacks:
+            for c in stack:
+                if (c.file, c.function, c.at) not in self.number:
+                    self.number[c.file, c.function, c.at] = len(self.number)
+                    self.at.append(c.at)
+                    self.function.append((c.file, c.function))
+            calls = self.plain(stack)
+            self.of.append(calls)
+            for n in range(1, len(stack) + 1):
+                self.whole[calls[:n]].setdefault(stack[:n])
 
-def _begins(stack: Stack, call: Stack) -> bool:
-    return stack[: len(call)] == call
+    def plain(self, stack: Stack) -> Calls:
+        return tuple(self.number[c.file, c.function, c.at] for c in stack)
 
+    def earlier(self, items: Iterable[Item]) -> dict[Item, list[tuple[Pair, Calls]]]:
+        """For each of these the earlier calls of one function that lack it, the first one first.
 
-def _is_before(a: TracedCall, b: TracedCall) -> bool:
-    """Whether one of two calls in one caller runs first: by its number, else by its line."""
-    if a.number >= 0 and b.number >= 0:
-        return a.number < b.number
-    return 0 < a.at[0] < b.at[0]
+        With what it would be in.
+        """
+        ways: dict[tuple[tuple[str, str], Calls], list[int]] = defaultdict(list)
+        known = list(self.whole)
+        for v, calls in enumerate(known):
+            for n in range(1, len(calls) + 1):
+                ways[self.function[calls[n - 1]], calls[n:]].append(v)
+        number = {calls: v for v, calls in enumerate(known)}
+        have = {(number[calls], *rest) for calls, *rest in items}
+        out: dict[Item, list[tuple[Pair, Calls]]] = {}
+        for item in items:
+            calls, line, operation = item
+            for n in range(1, len(calls) + 1):
+                found = []
+                for v in ways[self.function[calls[n - 1]], calls[n:]]:
+                    if (v, line, operation) in have:
+                        continue
+                    both = enumerate(zip(calls, known[v], strict=False))
+                    m = next((m for m, (a, b) in both if a != b), n)
+                    if m < n and 0 < self.at[known[v][m]][0] < self.at[calls[m]][0]:
+                        found.append(((calls[: m + 1], known[v][: m + 1]), known[v]))
+                if found:
+                    out[item] = sorted(found, key=lambda of: [self.at[c] for c in of[1]])
+                    break
+        return out
 
-
-def _plain(stack: Stack) -> tuple[object, ...]:
-    """Calls without their numbers."""
-    return tuple((c.file, c.function, c.at) for c in stack)
+    def like(self, stack: Stack, whole: Calls) -> Stack:
+        """The stack of these calls in the turn of Python's loops that another stack is in."""
+        mine = list(self.whole[self.plain(stack)])
+        theirs = list(self.whole[whole])
+        return theirs[mine.index(stack) if len(theirs) == len(mine) else 0]

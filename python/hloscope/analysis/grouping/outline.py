@@ -32,7 +32,7 @@ from ..base.phases.phases import OPTIMISER, REMATERIALISED, phases
 from ..base.table import Ints, Table, table
 from .call_tree import AT_LINE, CallTree, call_tree, label, unnumbered
 from .inside_calls import move_inside_calls
-from .instances import PAIR, Instances, Steady, line_of, runs_in_each
+from .instances import Instances, Steady, line_of, runs_in_each
 from .layers.layers import Layers, Run, layers
 from .layers.names import ITERATION, UNNAMED
 from .layers.repeats import Graph
@@ -566,7 +566,7 @@ class _Composer:
             if len(call) <= n or AT_LINE not in call[n] or call[n].endswith(LAYER):
                 return []
             calls[call].append(rows)
-        if len(calls) < PAIR or not all(map(self._is_one_call, calls)):
+        if len(calls) < 2 or not all(map(self._is_one_call, calls)):
             return []
         return [
             replace(run, stack=replace(run.stack, spine=tuple(mine))) for mine in calls.values()
