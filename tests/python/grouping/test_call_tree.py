@@ -22,6 +22,7 @@ from hloscope.analysis.base.labels.labels import labels
 from hloscope.analysis.grouping.folds import folds
 from hloscope.analysis.grouping.groups import KINDS, GroupTree, group_tree
 from hloscope.analysis.grouping.loop_names import loop_labels
+from hloscope.analysis.grouping.work import products
 from hloscope.analysis.grouping.worth import worth
 from hloscope.view import build_view
 from hloscope.view.context import Context
@@ -969,3 +970,19 @@ def test_two_calls_on_one_line_are_told_apart_by_what_they_are_given(exact: bool
     labels_ = Context(cap.module, cap.target).group_labels
     found = [x for x in labels_ if x.startswith("dense")]
     assert sorted(found) == 4 * ["dense · down"] + 4 * ["dense · up"]
+
+
+def test_losses_on_other_points_keep_their_work() -> None:
+    """jax's rule for ``tanh``, traced once, has the lines of the first of them."""
+    function, arguments = ordinary("pinn").make()
+    cap = hs.read(hs.capture(function, *arguments, exact=False, provenance=False).text)
+    tree = group_tree(cap.module, cap.target)
+    found = Counter()
+    for row in np.flatnonzero(products(cap.module)).tolist():
+        at, path = int(tree.group[row]), []
+        while at > 0:
+            path.append(tree.label[at])
+            at = int(tree.parent[at])
+        found.update({"/".join(path[-3:-1][::-1])})
+    forward = {path.partition("/")[2] for path in found if path.startswith("forward")}
+    assert {"pde_loss", "initial_loss", "boundary_loss"} <= forward

@@ -3,15 +3,18 @@ for several calls is of the first."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import hloscope as hs
 import jax
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 from hloscope.analysis.base.labels.families import ID, families
 from hloscope.analysis.grouping.groups import group_tree
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 WEIGHT = jax.ShapeDtypeStruct((32, 32), jnp.float32)
 X = jax.ShapeDtypeStruct((8, 32), jnp.float32)
@@ -177,3 +180,38 @@ def test_a_loss_that_is_nearly_all_of_a_step_is_what_it_differentiates() -> None
     found = products_of(narrow, [{"a": WEIGHT, "b": WEIGHT}] * 6, X, X)
     assert sum(n for k, n in found.items() if k.startswith("forward · two_views")) == 25
     assert not [k for k in found if k.startswith("encoder")]
+
+
+class Projector(nn.Module):
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        for _ in range(2):
+            x = nn.relu(nn.BatchNorm(use_running_average=False)(nn.Dense(64)(x)))
+        return nn.Dense(64)(x)
+
+
+def views(params: Any, stats: Any, left: Any, right: Any) -> Any:
+    net = Projector()
+    a, new = net.apply({"params": params, "batch_stats": stats}, left, mutable=["batch_stats"])
+    b, new = net.apply({"params": params, **new}, right, mutable=["batch_stats"])
+    return ((a - b) ** 2).sum(), new["batch_stats"]
+
+
+def step_of_views(params: Any, stats: Any, left: Any, right: Any) -> Any:
+    (_, stats), grads = jax.value_and_grad(views, has_aux=True)(params, stats, left, right)
+    return stats, jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+
+def test_a_call_that_is_made_once_is_in_no_layer() -> None:
+    """Though XLA sums the statistics of both views at once, layer by layer."""
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    x = jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=NamedSharding(mesh, P("data")))
+    whole = NamedSharding(mesh, P())
+    variables = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=whole),
+        jax.eval_shape(Projector().init, jax.random.key(0), jnp.zeros((64, 64))),
+    )
+    found = products_of(step_of_views, variables["params"], variables["batch_stats"], x, x)
+    calls = Counter(k.split("/")[2] for k in found if k.startswith("forward · views/Projector"))
+    assert len(calls) == 2
+    assert all(call.startswith("Projector") for call in calls)
