@@ -224,6 +224,7 @@ GROUPING = _rules("grouping", "grouping", {
     "instances:Steady.times": returns((0, False)),
     "instances:Instances._of_forward": returns({}),
     "outline:_Composer._open_repeated": returns(set()),
+    "outline:_Composer._in_each_call": EMPTY,
     "call_tree:of_first_callers": argument(2),
     "instances:Steady.loops": FALSE,
     "instances:PAIR": 1 << 30,
