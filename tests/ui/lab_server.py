@@ -36,18 +36,18 @@ class Server:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def children(self) -> list[str]:
-        """Command lines of its child processes that read files."""
-        found = []
+    def children(self) -> list[int]:
+        """Its processes that read files: forks of keepers, which are forks of its warm process."""
+        parents = {}
         for stat in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                words = stat.read_bytes().replace(b"\0", b" ").decode()
-                parent = (stat.parent / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                if b"hloscope.lab.child" in stat.read_bytes():
+                    parent = (stat.parent / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                    parents[int(stat.parent.name)] = int(parent)
             except OSError:
                 continue
-            if "hloscope.lab.child" in words and int(parent) == self.process.pid:
-                found.append(words)
-        return found
+        keepers = [p for p, warm in parents.items() if parents.get(warm) == self.process.pid]
+        return [reader for reader, keeper in parents.items() if keeper in keepers]
 
 
 def _python() -> str:

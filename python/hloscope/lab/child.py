@@ -152,6 +152,15 @@ def serve(out: BinaryIO, args: argparse.Namespace) -> None:
         send(frames.error(f"reading this needs more than {size(args.memory)} of memory"))
 
 
+def warm_up() -> None:
+    """Imports, and loads, what nearly every file needs: this process's forks need not."""
+    from ..api.read import read
+
+    cap = read(b"HloModule m\n\nENTRY e {\n  ROOT p = f32[8] parameter(0)\n}\n", sources=False)
+    for block in (blocks.view, blocks.analyses, blocks.text):
+        block(cap)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hloscope.lab.child")
     parser.add_argument("--want", required=True)

@@ -12,6 +12,7 @@ import asyncio
 import atexit
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,7 +25,8 @@ from typing import Any, BinaryIO
 
 from tornado.web import HTTPError
 
-from ..processes.child import Child, Start, TimeIsOver, ran_out_of_time
+from ..processes import warm
+from ..processes.child import Child, Start, TimeIsOver, ran_out_of_time, started
 from ..processes.environment import child_environment
 from ..processes.frames import HEADER, BadFrame, encode
 from . import frames
@@ -36,6 +38,19 @@ from .limits import HloscopeLimits
 _LAST = {b"C"}
 # Seconds beyond the limit on CPU time that the clock leaves a child, which says itself why it ends.
 GRACE_SECONDS = 5
+
+
+_READER = (sys.executable, "-P", "-m", "hloscope.lab.child")
+_readers = warm.Warm("hloscope.lab.child")
+
+
+def _forked(start: Start) -> warm.Forked | subprocess.Popen[bytes]:
+    """A reader, of the warm process where there can be one."""
+    module, arguments = tuple(start.command[: len(_READER)]), start.command[len(_READER) :]
+    if warm.IS_POSSIBLE and module == _READER and start.input is not None:
+        with suppress(OSError):
+            return _readers.start(arguments, start.input, start.handed, start.environment)
+    return started(start)
 
 
 class Job:
@@ -188,7 +203,7 @@ class Pool:
             with self._slots:
                 if not job.cancelled:
                     post(job.post, b"P", frames.progress("Starting", None)[HEADER.size :])
-                    child = Child(self._start(asked), self.limits.max_result_bytes)
+                    child = Child(self._start(asked), self.limits.max_result_bytes, _forked)
                     job.child = child
                     if job.cancelled:  # meanwhile
                         child.kill()
@@ -225,7 +240,7 @@ class Pool:
         except TimeIsOver:
             trouble = too_slow
         ending = child.ending()
-        status = child.process.returncode
+        status = child.process.wait()
         if ran_out_of_time(status):
             return too_slow
         if status and not trouble and not is_answered:
@@ -242,8 +257,7 @@ class Pool:
 
     def _start(self, asked: _Asked) -> Start:
         # -P: the current folder is not on the path, so no module there is ever imported
-        command = [sys.executable, "-P", "-m", "hloscope.lab.child", "--want", asked.wants]
-        command += [f"--memory={self.limits.max_memory_bytes}"]
+        command = [*_READER, "--want", asked.wants, f"--memory={self.limits.max_memory_bytes}"]
         command += [f"--seconds={self.limits.max_seconds}", f"--name={asked.names[0]}"]
         command += [f"--{option}={value}" for option, value in asked.choices.items()]
         handed: list[int] = []

@@ -17,13 +17,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from .frames import MOST_BYTES, BadFrame, encode, read_frame
 from .limits import resident_bytes
+from .warm import Forked
 
 # Seconds between two looks at how much memory a child holds.
 LOOK_SECONDS = 0.2
@@ -57,19 +58,32 @@ class Start:
     handed: Sequence[int] = ()
 
 
-class Child:
-    """A running child whose standard output is frames. Raises ``OSError`` if it cannot start."""
+def started(start: Start) -> subprocess.Popen[bytes]:
+    """The process, with pipes for its output. Raises ``OSError`` if it cannot start."""
+    return subprocess.Popen(
+        list(start.command),
+        stdin=subprocess.PIPE if start.input is None else start.input,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=start.folder,
+        env=dict(start.environment),
+        pass_fds=tuple(start.handed),
+    )
 
-    def __init__(self, start: Start, frame_limit: int = MOST_BYTES) -> None:
-        self.process: subprocess.Popen[bytes] = subprocess.Popen(
-            list(start.command),
-            stdin=subprocess.PIPE if start.input is None else start.input,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=start.folder,
-            env=dict(start.environment),
-            pass_fds=tuple(start.handed),
-        )
+
+class Child:
+    """A running child whose standard output is frames.
+
+    ``starts`` makes its process. Raises ``OSError`` if it cannot start.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        frame_limit: int = MOST_BYTES,
+        starts: Callable[[Start], subprocess.Popen[bytes] | Forked] = started,
+    ) -> None:
+        self.process = starts(start)
         self._frames: queue.Queue[tuple[bytes, bytes] | BadFrame | None] = queue.Queue()
         self._stderr = b""
         self._listeners = {

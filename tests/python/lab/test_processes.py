@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hloscope.processes.child import Child, Start, TimeIsOver, converted, how_it_ended
 from hloscope.processes.frames import BadFrame, encode, read_frame
+from hloscope.processes.warm import IS_POSSIBLE, Warm
 from hloscope.processes.worker import JobLimits, Worker, close_all, worker_of_this_thread
 
 PROGRAM = """
 import os, time
+from hloscope.processes.warm import IS_POSSIBLE, Warm
 from hloscope.processes.worker import serve
 
 def begin(hello):
@@ -131,3 +135,88 @@ def test_bytes_converted_by_a_child() -> None:
     assert converted(start, b"", 60) == (1, b"", "why it failed")
     with pytest.raises(TimeIsOver):
         converted(Start([sys.executable, "-c", "import time; time.sleep(9)"], os.environ), b"", 0.2)
+
+
+FORKED = """
+import os, sys, time
+began = 0
+
+def warm_up():
+    global began
+    began = os.getpid()
+
+def main(arguments):
+    words = sys.stdin.buffer.read()
+    if arguments == ["crash"]:
+        os.abort()
+    if arguments == ["sleep"]:
+        time.sleep(100)
+    if arguments == ["raise"]:
+        raise ValueError("why it ended")
+    more = b"".join(os.read(int(n), 99) for n in arguments)
+    os.write(1, b"%d %s %s %s" % (began, words, more, os.environ.get("GIVEN", "").encode()))
+    return len(arguments)
+"""
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Iterator[Warm]:
+    if not IS_POSSIBLE:
+        pytest.skip("forks are for Linux")
+    (tmp_path / "forked.py").write_text(FORKED)
+    (tmp_path / "words").write_bytes(b"words")
+    made = Warm("forked")
+    yield made
+    made.close()
+
+
+def forked(warm: Warm, tmp_path: Path, *arguments: str, given: str = "", handed: int = -1) -> Any:
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {"PYTHONPATH": paths, "GIVEN": given}
+    with (tmp_path / "words").open("rb") as words:
+        return warm.start(arguments, words, [handed] if handed >= 0 else [], environment)
+
+
+def test_a_fork_has_its_own_input_output_status_and_descriptors(
+    warm: Warm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "x")
+    with (tmp_path / "words").open("rb") as more:
+        number = os.dup2(more.fileno(), 77)  # by this number it is to find it
+        first = forked(warm, tmp_path, str(number), given="1", handed=number)
+        os.close(number)
+    began, *said = first.stdout.read().split()
+    assert said == [b"words", b"words", b"1"]
+    assert (first.wait(), first.poll()) == (1, 1)
+    secrets = Path(f"/proc/{int(began)}/environ").read_bytes()
+    assert b"A_SECRET" not in secrets
+    second = forked(warm, tmp_path, given="1")
+    assert second.stdout.read().split()[0] == began, "one process has imported for both"
+    assert second.wait() == 0
+    other = forked(warm, tmp_path, given="2")
+    assert other.stdout.read().split()[2:] == [b"2"], "an environment of another server"
+
+
+def test_a_fork_that_ends_badly_says_how(warm: Warm, tmp_path: Path) -> None:
+    assert forked(warm, tmp_path, "crash").wait() == -signal.SIGABRT
+    raised = forked(warm, tmp_path, "raise")
+    assert raised.stderr.read().splitlines()[-1] == b"ValueError: why it ended"
+    assert raised.wait() == 1
+    sleeps = forked(warm, tmp_path, "sleep")
+    assert sleeps.poll() is None
+    sleeps.kill()
+    assert sleeps.wait() == -signal.SIGKILL
+    sleeps.kill()  # no other process may have its number by now
+    assert forked(warm, tmp_path).wait() == 0
+
+
+def test_a_warm_process_that_was_ended_is_started_again(warm: Warm, tmp_path: Path) -> None:
+    pids = set()
+    for _ in range(2):
+        child = forked(warm, tmp_path)
+        began = child.stdout.read().split()[0]
+        pids.add(began)
+        assert child.wait() == 0
+        os.kill(int(began), signal.SIGKILL)
+    assert forked(warm, tmp_path).wait() == 0
+    assert len(pids) == 2
