@@ -21,7 +21,9 @@ WITHOUT_ADVICE = {
 }
 # Rules of which hloscope can carry the advice out; what others advise is another program.
 CARRIED_OUT = {
-    "not-donated", "rematerialisation", "residuals", "replicated-state", "wide-matmul",
+    "not-donated", "rematerialisation", "replicated-state", "wide-matmul",
+    ("residuals", "rematerialise the largest"), ("residuals", "rematerialise them"),
+    ("residuals", "take jax.checkpoint from around the loop"),
     "wide-values", "saved-values", "does-not-fit",
     ("exposed-collective", "constrain the value to the sharding that it has"),
     ("exposed-collective", "gather it once, before the loop"),

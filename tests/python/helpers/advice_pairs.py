@@ -96,6 +96,44 @@ def chip(fn: Any, *args: Any, hardware: str = "tpu-v5e", **how: Any) -> hs.Captu
 # -- what is waited for ---------------------------------------------------------------------------
 
 
+def scanned_layers(spec: P, platform: str) -> hs.Capture:
+    """A scan over layers whose weights are sharded so, on eight devices."""
+
+    def forward(ws: Any, x: Any) -> Any:
+        return lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, ws)[0]
+
+    ws, x = shaped((16, 1024, 1024), BF16), shaped((512, 1024), BF16)
+    if platform == "tpu":
+        return on_tpu(forward, ws, x, axes={"x": 8}, in_shardings=(spec, P("x")))
+    on = mesh("x")
+    return chip(forward, ws, x, in_shardings=(NamedSharding(on, spec), NamedSharding(on, P("x"))))
+
+
+@pair(
+    "exposed-collective", "shard another dimension of it",
+    "layers of a scan sharded by their columns, in place of by layers", SECONDS, "tpu",
+)  # fmt: skip
+def sharded_within_layers(followed: bool) -> hs.Capture:
+    return scanned_layers(P(None, None, "x") if followed else P("x"), "tpu")
+
+
+@pair(
+    "exposed-collective", "pad it",
+    "rows padded to a number that eight devices divide, updated and returned in shards", SECONDS,
+)  # fmt: skip
+def padded_to_even_parts(followed: bool) -> hs.Capture:
+    on = mesh("x")
+    by_rows, whole = NamedSharding(on, P("x")), NamedSharding(on, P())
+
+    def step(table: Any, x: Any) -> Any:
+        cut = lax.with_sharding_constraint(table, by_rows)
+        return cut - 0.1 * jax.grad(lambda t: jnp.tanh(x @ t.T).sum())(cut)
+
+    rows, given = (8200, by_rows) if followed else (8195, whole)
+    table = jax.ShapeDtypeStruct((rows, 512), F32, sharding=given)
+    return chip(step, table, shaped((64, 512), F32, on), out_shardings=given)
+
+
 @pair(
     "exposed-collective", "sum over the devices once, after the loop",
     "gradients of microbatches added up in shard_map, one psum after the scan", SECONDS,
@@ -991,6 +1029,27 @@ def checkpointed_one_by_one(followed: bool) -> hs.Capture:
         return ((layers if followed else jax.checkpoint(layers))(x, ws) ** 2).sum()
 
     return hs.capture(jax.jit(jax.grad(loss)), shaped((16, 128, 128)), shaped((4096, 128)))
+
+
+@pair(
+    "residuals", "make it two loops", "256 trips as 16 blocks of 16, each checkpointed", PEAK,
+)  # fmt: skip
+def in_blocks_of_trips(followed: bool) -> hs.Capture:
+    def loss(w: Any, state: Any) -> Any:
+        def trip(state: Any, at: Any) -> Any:
+            return jnp.sin(state) * w + at, None
+
+        def block(state: Any, ats: Any) -> Any:
+            return lax.scan(trip, state, ats)
+
+        ats = jnp.arange(256.0)
+        if followed:
+            state, _ = lax.scan(jax.checkpoint(block), state, ats.reshape(16, 16))
+        else:
+            state, _ = lax.scan(jax.checkpoint(trip), state, ats)
+        return (state**2).sum()
+
+    return hs.capture(jax.jit(jax.grad(loss)), shaped((1 << 20,)), shaped((1 << 20,)))
 
 
 @cache

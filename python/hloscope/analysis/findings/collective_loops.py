@@ -4,6 +4,7 @@ same in all trips   body:  gather(what every trip hands on)       once before th
                     body:  a loop: gather(slice of what every trip hands on)       …, for all slices
 ends the loop       body:  go_on = reduce(any row is left)        cond:  go_on
 read in a loop      gather, then a loop whose trips all read it   it is one transfer for them all
+taken by trips      gather along the dimension that a loop goes along, of which a trip takes a part
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ...hlo.walk import Position
 from ..comms.collective import Collective
 from . import limits
 from .facts import Facts
+from .whole_operations import ints
 
 _SAME = opcodes.PART_OF_ONE | opcodes.FUSIONS | opcodes.LOOPS | opcodes.CALLS
 
@@ -65,6 +67,31 @@ def is_read_in_a_loop(facts: Facts, results: Iterator[Position], row: Collective
         for result in results
         for use in walk.uses(result, through, inside_fusions=True, reach=limits.CAUSE_REACH)
     )
+
+
+def is_taken_by_trips(facts: Facts, results: Iterator[Position], row: Collective) -> bool:
+    """Whether a loop only takes another part of what is gathered in each trip, along the dimension
+    that it is gathered along: a stack of layers that is sharded by layers."""
+    along = ints(row.instruction.attribute("dimensions"))
+    if not kind_of(row.kind).gathers or len(along) != 1:
+        return False
+    runs = facts.cost.execution.runs
+    through = opcodes.SAME_NUMBERS | opcodes.FUSIONS | opcodes.LOOPS | opcodes.CALLS
+    taken = False
+    for result in results:
+        shape = result.instruction.shape
+        whole = shape.tuple_shapes[result.element[0]] if result.element else shape
+        for use in walk.uses(result, through, inside_fusions=True, reach=limits.CAUSE_REACH):
+            i = use.instruction
+            if i.opcode in opcodes.BUNDLES:
+                continue
+            if i.opcode != "dynamic-slice" or use.operand or runs[_computation(i).index] < 2:
+                return False
+            had, part = i.operands[0].shape.dimensions, i.shape.dimensions
+            if had != whole.dimensions or part[along[0]] == had[along[0]]:
+                return False
+            taken = True
+    return taken
 
 
 def _computation(i: Instruction) -> Computation:

@@ -14,8 +14,10 @@ sum     ACCUMULATED  a loop only adds it to what it carries
         STATISTICS   such a reduction, with which the backward pass goes on: batch normalisation
         JOINED       parts put together: a gather that XLA wrote as a sum
         LOOP_END     whether any device has something left to do in a loop
-gather  REGATHERED   an array that is the same in all trips of the loop that gathers it
+gather  BY_TRIP      an array that is sharded along the dimension that a loop goes along
+        REGATHERED   an array that is the same in all trips of the loop that gathers it
         WEIGHTS      parameters that are stored in shards (FSDP)
+        CUT          parameters that each device is given whole, cut and gathered again
         TABLE        a table that is stored in shards, of which a lookup takes rows
         MULTIPLIED   activations that each device multiplies whole with its shard of weights
         ARGUMENT     another argument that is given in shards
@@ -45,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 from ...hlo import Instruction, Module, Shape, Target, opcodes, walk
 from ...hlo.collective_kinds import KINDS, kind_of
 from ...hlo.opcodes import Effect
+from ...hlo.shape import parse_shape
 from ...hlo.texts.places import short_line
 from ...hlo.walk import Position
 from ..base.lines.frames import own_line
@@ -55,7 +58,7 @@ from ..base.table import per_devices
 from ..comms.collective import Collective
 from ..why.cards import reasons
 from . import limits
-from .collective_loops import ends_loop, same_in_all_trips
+from .collective_loops import ends_loop, is_taken_by_trips, same_in_all_trips
 from .facts import Facts
 from .whole_operations import WHOLE, dimensions_of, name_of
 
@@ -77,8 +80,10 @@ class For(Enum):
     STATISTICS = "statistics"
     JOINED = "joined"
     LOOP_END = "loop end"
+    BY_TRIP = "by trip"
     REGATHERED = "regathered"
     WEIGHTS = "weights"
+    CUT = "cut"
     TABLE = "table"
     MULTIPLIED = "multiplied"
     ARGUMENT = "argument"
@@ -544,13 +549,17 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
         return _requested(row)
     given = row.instruction.operands[0] if row.instruction.operands else None
     weights = _weights(facts, given) if given is not None else ""
+    moved = row.moves.name if row.moves is not None else ""
+    if is_taken_by_trips(facts, results_of(row), row):
+        return Purpose(For.BY_TRIP, weights or moved)
     if same_in_all_trips(facts, row):
-        moved = row.moves.name if row.moves is not None else ""
         return Purpose(For.REGATHERED, weights or moved)
     if weights and not _is_returned(facts, row):
         said = reasons(facts.module, facts.target)[row.index]
         origins = said.origins if said is not None else ()
         fixed = any(o.kind == "constraint" and not o.axis for o in origins)
+        if facts.is_given_whole(weights):
+            return Purpose(For.CUT, f"`{weights}`{_cut_by(origins)}")
         # Whole by a constraint of the person's, it is not the price of FSDP.
         for_what = For.TABLE if _is_looked_up(row) else For.WEIGHTS
         return (_by_why(facts, row) if fixed else None) or Purpose(for_what, weights)
@@ -565,6 +574,12 @@ def _of_gather(facts: Facts, row: Collective) -> Purpose:
     if row.moves is not None and row.moves.kind == "argument":
         return Purpose(For.ARGUMENT, row.moves.name)
     return card or Purpose(For.UNKNOWN)
+
+
+def _cut_by(origins: Sequence[AxisOrigin]) -> str:
+    """`` (the constraint at …)``: what cut an argument that each device is given whole."""
+    cut = [o for o in origins if o.of == "operand" and o.kind == "constraint"]
+    return _from(iter(cut))
 
 
 def _is_looked_up(row: Collective) -> bool:
@@ -626,6 +641,23 @@ def _by_why(facts: Facts, row: Collective) -> Purpose | None:
             return Purpose(For.PIECES, pieces)
         return Purpose(For.RESHARDED, _resharded(card))
     return None
+
+
+def uneven_result(facts: Facts, rows: Sequence[Collective]) -> str:
+    """Why a result cannot be returned in the parts in which it is: jit takes and returns even parts
+    only. "" where it can, or is not known."""
+    mesh = facts.target.mesh
+    sizes = dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True)) if mesh is not None else {}
+    cards = (reasons(facts.module, facts.target)[row.index] for row in rows)
+    for card in cards:
+        if card is None or card.opcode != "output":
+            continue
+        had, dimensions = _sharded(card.had), parse_shape(card.shape).dimensions
+        for n, axes in zip(dimensions, had, strict=False):
+            parts = math.prod(sizes.get(axis, 1) for axis in _NAMES.findall(axes))
+            if n % parts:
+                return f"{n:,} is not divisible by {parts}"
+    return ""
 
 
 def is_written_into(card: Why) -> bool:
@@ -854,7 +886,9 @@ def words(rows: Sequence[Purpose]) -> tuple[str, str]:
         more = " (of the longest)" if len(known) > 1 else ""
         said = f"{said.format(of=known[0])}{more}"
         return (said if first.what is For.RESHARDED else said[:1].upper() + said[1:]), advice
-    shown = ", ".join(k if first.what is For.CONSTRAINED else f"`{k}`" for k in known[:_NAMED])
+    shown = ", ".join(
+        k if first.what in (For.CONSTRAINED, For.CUT) else f"`{k}`" for k in known[:_NAMED]
+    )
     more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
     if first.what in _ASKED and known:
         said += f", to sum products with {shown}{more}"
@@ -908,6 +942,11 @@ _WORDS: dict[For, tuple[str, str]] = {
         "run the loop in jax.shard_map over these devices: each then goes on only while it has rows"
         " left",
     ),
+    For.BY_TRIP: (
+        "a loop takes a part of it in each trip, along the dimension that is sharded, for which all"
+        " of it is gathered: {of}",
+        "shard another dimension of it, along which the loop does not go",
+    ),
     For.REGATHERED: (
         "gathered in each trip of a loop, though no trip changes it: {of}",
         "gather it once, before the loop: jax.lax.with_sharding_constraint to what a trip needs, of"
@@ -915,6 +954,10 @@ _WORDS: dict[For, tuple[str, str]] = {
     ),
     For.WEIGHTS: (
         "stored in shards and gathered where they are used, the price of FSDP: {of}",
+        "",
+    ),
+    For.CUT: (
+        "each device is given all of it, keeps a part, and gathers all of it again: {of}",
         "",
     ),
     For.TABLE: (
@@ -958,5 +1001,5 @@ _WORDS: dict[For, tuple[str, str]] = {
 
 __all__ = [
     "MASKED", "For", "Purpose", "by_device", "is_joined", "is_of_weights", "is_scatter_of_program",
-    "is_written_into", "multiplies_weights", "purpose", "words",
+    "is_written_into", "multiplies_weights", "purpose", "uneven_result", "words",
 ]  # fmt: skip

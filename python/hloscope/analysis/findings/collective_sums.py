@@ -51,8 +51,9 @@ def narrow_sums(facts: Facts) -> Iterator[Finding]:
         f"Gradients are summed over {devices} devices in {dtype}, and converted to"
         f" {convert.shape.element_type} afterwards: {size(total)} in {many}",
         f"{which}: each partial sum is rounded"
-        f" to the {_NARROW[str(dtype)]} bits of {dtype}, and %{convert.name} widens the result; the"
-        " gradient has the type of what is differentiated, such as parameters that were cast first."
+        f" to the {_NARROW[str(dtype)]} bits of {dtype}, and %{convert.name} widens the result;"
+        f" what makes the gradient gives {dtype}, such as a product of what was cast first, or one"
+        " with preferred_element_type."
         " It halves the bytes on the wire, and costs precision that grows with the devices",
         "",
         limits.WORTH_SAYING,

@@ -32,6 +32,7 @@ from .collective_purposes import (
     own_sharding,
     purpose,
     results_of,
+    uneven_result,
     words,
 )
 from .collective_slices import cut_again
@@ -98,6 +99,8 @@ def exposed(facts: Facts) -> Iterator[Finding]:
             advice = _SCATTERED if fits_beside(facts, rows) else ""
         if not _would_gain(facts, what, rows):
             advice = ""
+        if what in (For.UPDATED, For.OUTPUT) and (uneven := uneven_result(facts, rows)):
+            advice = f"pad it ({uneven}), and return it sharded then (out_shardings)"
         if is_latency:
             said = ". ".join(filter(None, (said, _LATENCY)))
         if is_latency and what is not For.LOOP_END:
@@ -187,7 +190,7 @@ def _gathered_before(facts: Facts, rows: list[Collective]) -> tuple[Changes, ...
 
 def _would_gain(facts: Facts, what: For, rows: list[Collective]) -> bool:
     """Whether the advice for what collectives are for gains something in this program."""
-    if what is For.CONSTRAINED:
+    if what in (For.CONSTRAINED, For.BY_TRIP):
         # in shards it would be gathered by each trip of the loop that reads it
         return not any(is_read_in_a_loop(facts, results_of(row), row) for row in rows)
     if what is For.REGATHERED:
@@ -206,7 +209,8 @@ def _asked(row: Collective) -> str:
 def _hidden(waited: float, wire: float) -> str:
     """The part of the time on the wire that is waited for; more than all of it on busy links."""
     if waited <= 1.005 * wire:
-        return f"{duration(waited)} of {duration(wire)} on the wire is not hidden behind compute"
+        shown = duration(min(waited, wire))
+        return f"{shown} of {duration(wire)} on the wire is not hidden behind compute"
     return (
         f"none of {duration(wire)} on the wire is hidden behind compute, and"
         f" {duration(waited - wire)} more is spent waiting for earlier transfers to free the links"

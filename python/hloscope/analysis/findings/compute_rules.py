@@ -227,10 +227,11 @@ def idle_matmuls(facts: Facts) -> Iterator[Finding]:
         )
         flops = float(sum(cost.matmul_flops[i.index] * cost.runs[i.index] for i in rows))
         rate = chip.matmul_rate(cost.matmul_dtype[rows[0].index]) or float("nan")
-        if flops / rate < limits.IDLE_RATE * took:
+        filled = float(sum(facts.filled[i.index] * cost.runs[i.index] for i in rows)) / rate
+        # of many tiny ones, blocks that they do not fill take longer than what they move
+        if flops / rate < limits.IDLE_RATE * took and not filled > took:
             m, n, k = dims
             key = min((m, "rows"), (n, "columns"), (k, "contracted elements"))
-            filled = float(sum(facts.filled[i.index] * cost.runs[i.index] for i in rows)) / rate
             thin[key].append(_Thin(dims, rows, flops / rate, took, filled))
     for (least, what), found in thin.items():
         took = sum(x.took for x in found)

@@ -162,6 +162,11 @@ class Facts:
             len({tuple(tiles[d].tolist()) for d in g}) == len(g) > 1 for g in groups
         )
 
+    def is_given_whole(self, name: str) -> bool:
+        """Whether each device is known to be given all of the argument of this name."""
+        mine = [a for k, a in self._given.items() if self._roles.get(k, ("", ""))[1] == name]
+        return bool(mine) and not any(a.sharding.is_sharded for a in mine)
+
     @cached_property
     def _given(self) -> dict[int, ShardedArray]:
         """Arguments with a known sharding, by the index of their parameter."""

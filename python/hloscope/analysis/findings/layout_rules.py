@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -471,7 +471,10 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
             f" it{_because(facts, reason)}",
             "carry what is needed of the old value beside it: XLA does not keep the order in which"
             " a trip reads and writes"
-            if reason is not None and reason.reader is not None and not _takes(reason.reader)
+            if reason is not None
+            and reason.reader is not None
+            and not _takes(reason.reader)
+            and not _stores(reason.reader, i)
             else "",
             share,
             seconds=seconds,
@@ -484,9 +487,22 @@ def update_copies(facts: Facts) -> Iterator[Finding]:
 
 def _takes(i: Instruction) -> bool:
     """Whether it takes a part of an array, which part only the trip knows."""
+    return any(x.opcode in opcodes.INDEXED or x.opcode == "dynamic-slice" for x in _inside(i))
+
+
+def _stores(i: Instruction, whole: Instruction) -> bool:
+    """Whether it writes all of an array into a stack, as what a backward pass needs of each trip:
+    then all of the old value is needed."""
+    return any(
+        x.opcode in opcodes.UPDATES and x.operands[1].shape.elements >= whole.shape.elements
+        for x in _inside(i)
+        if len(x.operands) > 1
+    )
+
+
+def _inside(i: Instruction) -> Sequence[Instruction]:
     called = i.called_computations if i.opcode == "fusion" else ()
-    inside = called[0].instructions if called else (i,)
-    return any(x.opcode in opcodes.INDEXED or x.opcode == "dynamic-slice" for x in inside)
+    return called[0].instructions if called else (i,)
 
 
 def _slices_written_back(facts: Facts) -> Iterator[Finding]:

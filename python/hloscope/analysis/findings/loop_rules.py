@@ -158,7 +158,7 @@ def _hoistable(module: Module, target: Target) -> Groups:
     for n in facts.table.where("while").tolist():
         loop = facts.table.instructions[n]
         body, trips = dict(loop.called).get("body"), trip_count(loop)
-        if body is None or not body.parameters or not trips or trips < 2:
+        if body is None or not body.parameters or not trips or trips < 2 or not _recurs(loop):
             continue
         by_line: dict[StackFrame | None, list[_Hoistable]] = {}
         for unit in body.instructions:
@@ -178,6 +178,9 @@ def hoistable_products(facts: Facts) -> Iterator[Finding]:
     """Products in a loop of what the loop is given, trip by trip, where one product is quicker.
 
     body:  x[t] @ w + h @ u        x[t] @ w does not wait for h: x @ w, before the loop
+
+    Not where no trip waits for another one: such a loop goes over blocks, as of a batch whose
+    gradients it adds up, for all of it would take too much memory at once.
     """
     for loop, trips, rows in hoistable(facts):
         now, once = sum(x.now for x in rows), sum(x.at_once for x in rows)
@@ -198,6 +201,40 @@ def hoistable_products(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _recurs(loop: Instruction) -> bool:
+    """Whether a trip needs what the trips before made, and not only adds to it or stacks it."""
+    body = dict(loop.called)["body"]
+    if body.root is None:
+        return False
+    given = body.parameters[0]
+    changing = {
+        (k,)
+        for k, shape in enumerate(loop.shape.tuple_shapes)
+        if shape.is_array and shape.elements > 1 and not _is_handed_on(body, (k,))
+    }
+    through = opcodes.ANYTHING - opcodes.LOOPS
+    for element in changing:
+        new = walk.source(Position(body.root, element), _SAME, inside_fusions=True)
+        made = new.instruction.operands
+        if new.instruction.opcode in opcodes.UPDATES:
+            made = made[1:]
+        elif new.instruction.opcode == "add":
+            olds = [
+                walk.source(Position(o, (), new.calls), _SAME, inside_fusions=True) for o in made
+            ]
+            made = tuple(
+                o
+                for o, old in zip(made, olds, strict=True)
+                if old.instruction is not given or old.element != element
+            )
+        for operand in made:
+            start = Position(operand, (), new.calls)
+            for p in walk.back(start, through, inside_fusions=True, reach=limits.CAUSE_REACH):
+                if p.instruction is given and p.element in changing:
+                    return True
+    return False
+
+
 def _is_given(body: Computation, product: Instruction) -> bool:
     """Whether it multiplies a slice, another in each trip, with an array that is always the same:
     both of arrays that every trip hands on unchanged."""
@@ -212,6 +249,8 @@ def _sliced(body: Computation, operand: Instruction) -> bool | None:
     for p in walk.back(operand, through, inside_fusions=True, reach=reach):
         i = p.instruction
         is_slice |= i.opcode == "dynamic-slice"
+        if i.opcode == "gather":  # by indices of the trip it is another array in each
+            return None
         if i is body.parameters[0]:
             if len(p.element) != 1 or not _is_handed_on(body, p.element):
                 return None

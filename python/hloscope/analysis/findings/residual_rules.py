@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ...hardware.chips import Hardware
@@ -40,22 +41,62 @@ def residuals(facts: Facts) -> Iterator[Finding]:
         return  # what is stored was chosen
     first = rows[0]
     at = facts.at(first.stored)
+    carried = [r for r in rows if _is_carried(r)]
+    are_carried = sum(r.bytes for r in carried) * 2 > total
+    if are_carried:
+        gain = facts.memory.gain_if_smaller({r.buffer: r.bytes * _by_blocks(r) for r in carried})
+    elif carried:
+        gain = facts.memory.gain_if_smaller({r.buffer: r.bytes for r in rows if r not in carried})
     yield Finding(
         "residuals",
         f"{percent(min(1.0, total / peak))} of the peak is what loops store for the backward"
         f" pass: {size(total)}",
-        f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})",
-        "rematerialise the largest (jax.checkpoint around the loop's body): what is stored is what"
-        " a policy names, in the sharding it has there",
+        f"{len(rows):,} stacks; the largest is {first.shape.dense_text} ({size(first.bytes)})"
+        + (", what each trip is given of the one before" if first in carried else ""),
+        _BLOCKS
+        if are_carried
+        else "rematerialise the largest (jax.checkpoint around the loop's body): what is stored is"
+        " what a policy names, in the sharding it has there",
         facts.peak_share(gain) * limits.RESIDUALS_WEIGHT,
         bytes=gain,
         bytes_of="peak memory",
         instructions=tuple(r.stored for r in rows if r.stored is not None),
         **at,
-        changes=tuple(
+        changes=()
+        if are_carried
+        else tuple(
             {"remat": {f: policy}} for f in own_function(at["frame"]) for policy in _POLICIES
         ),
     )
+
+
+_BLOCKS = (
+    "a checkpoint around the loop's body keeps that too: make it two loops, one over blocks of"
+    " trips and one over the trips of a block, with jax.checkpoint around the block, so that only"
+    " what each block is given is kept"
+)
+
+
+def _is_carried(row: Residual) -> bool:
+    """Whether each slice of a stack is what the loop carries into that trip."""
+    body = dict(row.writer.instruction.called).get("body")
+    if body is None or body.root is None:
+        return False
+    same = opcodes.SAME_NUMBERS | opcodes.FUSIONS
+    for carry in row.writer.carries:
+        held = Position(body.root, (carry.index,))
+        update = walk.source(held, same, inside_fusions=True)
+        if carry.buffer != row.buffer or update.instruction.opcode != "dynamic-update-slice":
+            continue
+        value = Position(update.instruction.operands[1], (), update.calls)
+        given = walk.source(value, same | opcodes.REPEATED, inside_fusions=True)
+        return given.instruction is body.parameters[0] and bool(given.element)
+    return False
+
+
+def _by_blocks(row: Residual) -> float:
+    """The part of a stack that two loops of as many trips each need not keep: n - 2 √n of n."""
+    return max(0.0, 1 - 2 / math.sqrt(row.writer.trips or 1))
 
 
 def _is_one_loop(facts: Facts) -> bool:
