@@ -467,6 +467,9 @@ def test_how_the_compiler_spells_a_fourier_transform_is_nobodys_choice():
     assert "wide-matmul" in rules(module(body.format("layer/dot_general")))
     assert "wide-matmul" not in rules(module(body.format("jit(fft)")))
     assert "wide-matmul" not in rules(module(body.format("solver/triangular_solve")))
+    # JAX's own linear algebra asks for the highest precision, and so does what XLA makes of a solve
+    assert "wide-matmul" not in rules(module(body.format("step/jit(lu_factor)/dot_general")))
+    assert "wide-matmul" not in rules(module(body.format("step/jit(expm)/dot_general")))
 
 
 def test_what_a_constant_takes_on_the_wire_is_said_once(seeds):

@@ -64,7 +64,7 @@ def _step(cap: Any, header: Any) -> Places:
     whole = "total_least" not in seconds  # of a range the summary prints both ends
     return {
         "headline": duration(head.seconds),
-        "printed headline": _found(r"^step (?:≥ )?(\S+ \S+)", str(head)),
+        "printed headline": _found(r"^step (?:≥ )?(?:\S+ \S+ – )?(\S+ \S+)", str(head)),
         "summary": duration(seconds["total"]),
         "printed summary": _found(r"modelled +(?:≥ )?(\S+ \S+) .*on ", summary_text(cap))
         if whole and cap.summary["shapes"] == "local"

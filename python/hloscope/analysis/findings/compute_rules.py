@@ -40,8 +40,10 @@ def wide_matmuls(facts: Facts) -> Iterator[Finding]:
     if not work.any():
         return
     by_type: dict[str, list[int]] = defaultdict(list)
-    for n in np.flatnonzero(work).tolist():
-        if not _is_of_another(cost.module.instructions[n]):
+    rows = np.flatnonzero(work).tolist()
+    are_named = any(cost.module.instructions[n].op_name for n in rows)
+    for n in rows:
+        if not _is_of_another(cost.module.instructions[n], are_named):
             by_type[cost.matmul_dtype[n]].append(n)
     for dtype, rows in by_type.items():
         base = dtype.partition(":")[0]
@@ -185,15 +187,26 @@ def _is_float(shape: Shape, types: tuple[str, ...]) -> bool:
 _FOURIER_OR_SOLVER = (
     r"fft|ifft|rfft|irfft|triangular_solve|cholesky|qr|eigh?|svd|householder_product"
 )
+# … and JAX's functions that multiply in the highest precision, in themselves or their derivatives.
+_ALGEBRA = r"lu_factor|lu_solve|lstsq|expm|sqrtm|polar|pinv|det|slogdet"
+_HIGHEST = "operand_precision={highest"
 _OTHERS = re.compile(
     rf"(?:^|/)(?:\w+\(|_)*(?:{_FOURIER_OR_SOLVER}|cum\w+|reduce_window\w*|lu|inv|solve)\)*$"
-    rf"|(?:^|[/(])jit\(_?(?:{_FOURIER_OR_SOLVER})\)+/"
+    rf"|(?:^|[/(])jit\(_?(?:{_FOURIER_OR_SOLVER}|{_ALGEBRA})\)+/"
 )
 
 
-def _is_of_another(i: Instruction) -> bool:
-    """Whether a matmul is the compiler's form of a Fourier transform, a solver or a scan."""
-    return any(_OTHERS.search(x.op_name) for x in products_in(i) or [i])
+def _is_of_another(i: Instruction, are_named: bool) -> bool:
+    """Whether a matmul is the compiler's form of a Fourier transform, a solver or a scan, or one
+    of JAX's own linear algebra, whose precision nobody can choose.
+
+    What the compiler makes of a triangular solve has no name, where others have one, and the
+    highest precision.
+    """
+    return any(
+        _OTHERS.search(x.op_name) or (are_named and not x.op_name and _HIGHEST in x.attribute_text)
+        for x in products_in(i) or [i]
+    )
 
 
 def _widened(facts: Facts) -> bool:

@@ -171,6 +171,8 @@ class Headline(Row):
     mfu_without_recomputed: float | None = None
     at_most: tuple[int, ...] = ()  # trips of loops that count once, where all have a limit
     costliest: Costliest | None = None  # the kind of work on one line that takes most of the time
+    # if each conditional takes its quickest branch; ``seconds`` if each takes its slowest
+    seconds_least: float | None = None
 
     def parts(self) -> list[str]:
         """The figures in words, one each."""
@@ -180,6 +182,8 @@ class Headline(Row):
         is_measured = self.seconds_are == "measured"
         if self.seconds is not None:
             step = duration(self.seconds)
+            if not is_measured and self.seconds_least is not None:
+                step = f"{duration(self.seconds_least)} – {step}"
             if not is_measured:
                 step = marked(step, is_least=self.is_least, is_one_trip=self.is_one_trip)
             left = "" if is_measured else self._left_open()
@@ -269,7 +273,8 @@ class Findings(Rows[Finding]):
     def with_step(self, seconds: float) -> Findings:
         """The same findings with a measured step time in the headline."""
         h = self.headline
-        factor = h.seconds / seconds if h.seconds and seconds else None
+        modelled = h.seconds_least or h.seconds  # what MFU was worked out with
+        factor = modelled / seconds if modelled and seconds else None
 
         def scaled(mfu: float | None) -> float | None:
             return None if mfu is None or factor is None else mfu * factor
@@ -278,6 +283,7 @@ class Findings(Rows[Finding]):
             h,
             seconds=seconds,
             seconds_are="measured",
+            seconds_least=None,
             mfu=scaled(h.mfu),
             mfu_without_recomputed=scaled(h.mfu_without_recomputed),
         )
@@ -325,6 +331,8 @@ class Findings(Rows[Finding]):
                 out.append(
                     f"Shares are of the step as far as it is known: it takes longer{longer}."
                 )
+        if h.seconds_least is not None and h.seconds_are == "modelled":
+            out.append("Shares are of a step in which each conditional takes its slowest branch.")
         if self.unasked:
             out.append(
                 f"{len(self.unasked)} rules need the optimised program and were not run: this is"

@@ -33,6 +33,7 @@ def headline(facts: Facts) -> Headline:
         }
         bound = max(parts, key=lambda k: parts[k])
         bound_share = parts[bound] / seconds
+    least = cost.ranges.get("seconds", (None,))[0] if seconds else None
     once = cost.may_not_run
     largest, largest_bytes = next(iter(memory.by_category.items()), ("", 0))
     again = facts.redundant_share
@@ -44,8 +45,8 @@ def headline(facts: Facts) -> Headline:
         and bool(cost.unknown_trip_counts or (r is not None and r.is_least)),
         is_one_trip=bool(seconds and once),
         is_optimised=facts.is_optimised,
-        mfu=mfu(facts, seconds),
-        mfu_without_recomputed=_without_recomputed(facts, seconds),
+        mfu=mfu(facts, least or seconds),
+        mfu_without_recomputed=_without_recomputed(facts, least or seconds),
         bound_by=bound,
         bound_share=bound_share,
         peak_bytes=memory.peak_bytes,
@@ -58,6 +59,7 @@ def headline(facts: Facts) -> Headline:
         if None not in cost.most_trips
         else (),
         costliest=costliest(facts),
+        seconds_least=least,
     )
 
 
