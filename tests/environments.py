@@ -43,7 +43,8 @@ def environment(name: str, packages: Sequence[str]) -> Path:
     folder = REPO / ".cache" / f"{name}-{key}"
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        made = [sys.executable, "-m", "venv", "--clear", *(["--without-pip"] if _uv() else [])]
+        subprocess.run([*made, folder], check=True)
         _install(python, *needed)
         (folder / "complete").touch()
     wheels = sorted((REPO / "dist").glob("hloscope-*.whl"), key=lambda w: w.stat().st_mtime)
@@ -52,8 +53,12 @@ def environment(name: str, packages: Sequence[str]) -> Path:
     return python
 
 
+def _uv() -> str | None:
+    return shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
 def _install(python: Path, *what: str) -> None:
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    uv = _uv()
     install = [uv, "pip", "install", "--python", str(python)] if uv else None
     command = install or [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     nodeless = {**os.environ, "PATH": str(python.parent)}

@@ -47,17 +47,10 @@ class Built:
 
         return hloscope.capture(self.compiled, title=self.name)
 
-    @cached_property
+    @property
     def recaptured(self) -> Any:
-        """``hloscope.capture`` of the function: with dumps, and the fallback if XLA cannot print
-        its module."""
-        import hloscope
-
-        options = as_users_do(tpu=True) if self.topology else None
-        return hloscope.capture(
-            self.made.fn, *self.made.args, title=self.name, compiler_options=options,
-            **self.made.kwargs,
-        )  # fmt: skip
+        """``recaptured`` of the same program."""
+        return recaptured(self.name, self.topology)
 
     @property
     def module(self) -> Any:
@@ -95,6 +88,19 @@ def build(name: str, topology: str | None = None) -> Built:
     options = as_users_do(tpu=topology is not None)
     compiled = lowered.compile(compiler_options=options)
     return Built(PROGRAMS[name], topology, made, lowered, compiled)
+
+
+@cache
+def recaptured(name: str, topology: str | None = None) -> Any:
+    """``hloscope.capture`` of the function: with dumps, and the fallback if XLA cannot print
+    its module."""
+    import hloscope
+
+    made = make(name, topology)
+    options = as_users_do(tpu=True) if topology else None
+    return hloscope.capture(
+        made.fn, *made.args, title=name, compiler_options=options, **made.kwargs
+    )
 
 
 def make(name: str, topology: str | None = None) -> Made:

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,14 @@ def _together(file: Path) -> str:
     if file.name in OF_FINDINGS:
         return FINDINGS
     return CORPUS if _TAKES_CORPUS.search(file.read_text()) else file.name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    from together import in_turn
+
+    with in_turn(Path(__file__).parent):
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

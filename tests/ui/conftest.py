@@ -53,6 +53,14 @@ def _together(file: Path) -> str:
     return LAB if file.name in OF_LAB else file.name
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    from together import in_turn
+
+    with in_turn(Path(__file__).parent):
+        return (yield)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from together import Together

@@ -11,6 +11,7 @@ from typing import Any
 import hloscope as hs
 import numpy as np
 import pytest
+from corpus.build import recaptured
 from corpus.programs import PROGRAMS
 from memory_places import heaps, kept_bytes, placed_heap, simulated_heap, traced_peaks
 from quickly import as_users_do
@@ -150,8 +151,7 @@ def on_v5p(name: str) -> hs.Capture:
     }  # fmt: skip
     function, arguments = made[name]
     return hs.capture(
-        function, *arguments, topology="v5p:2x2x1", provenance=False,
-        compiler_options=as_users_do(tpu=True),
+        function, *arguments, topology="v5p:2x2x1", compiler_options=as_users_do(tpu=True)
     )  # fmt: skip
 
 
@@ -167,10 +167,8 @@ def test_on_a_v5p_hbm_is_what_xla_allocates(name: str, libtpu: None) -> None:
 
 
 @pytest.mark.parametrize("name", [*MISSES_ON_TPU, "cnn_step", "gpt_remat", "fsdp_tp"])
-def test_on_tpu_the_values_live_at_once_are_those_xla_gives_places(
-    name: str, libtpu: None, compiled: Callable[..., Any]
-) -> None:
-    memory = compiled(name, "v5e:2x4").recaptured.memory
+def test_on_tpu_the_values_live_at_once_are_those_xla_gives_places(name: str, libtpu: None) -> None:
+    memory = recaptured(name, "v5e:2x4").memory
     assignment = memory.module.buffer_assignment
     peaks = traced_peaks(assignment)
     assert memory.xla_peak_bytes == kept_bytes(assignment) + max(p for p, _ in peaks.values())
