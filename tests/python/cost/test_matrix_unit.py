@@ -89,6 +89,21 @@ def test_what_is_quicker_on_the_vector_units_takes_that_long() -> None:
     assert seconds("128,512", "512,512", "128,512", DOT, chip) == 2 * 128 * 512 * 512
 
 
+DEPTHWISE = "window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, feature_group_count=64"
+OF_ITS_KERNEL = "window={size=256 pad=1_1}, dim_labels=f0b_i0o->0bf, batch_group_count=64"
+
+
+def test_a_depthwise_convolution_is_added_up_on_the_vector_units() -> None:
+    chip = replace(CHIP, vector=1 / 32)
+    flops = 2 * 2 * 64 * (3 * 256 - 2)  # without what the padding multiplies
+    assert seconds("2,256,64", "3,1,64", "2,256,64", DEPTHWISE, chip) == 32 * flops
+    assert seconds("2,256,64", "3,1,64", "2,256,64", DEPTHWISE) == 32 * flops
+    assert seconds("2,256,64", "2,256,64", "3,1,64", OF_ITS_KERNEL, chip) == 32 * flops
+    # groups of several channels are products, as those of one group are
+    grouped = DEPTHWISE.replace("64", "8")
+    assert seconds("2,256,64", "3,8,64", "2,256,64", grouped, chip) == 8 * flops
+
+
 def test_several_passes_of_a_precision_count_as_they_are() -> None:
     given = ("8,512", "512,512", "8,512", f"{DOT}, operand_precision={{highest,highest}}")
     assert seconds(*given) == 2 * 8 * 512 * 512

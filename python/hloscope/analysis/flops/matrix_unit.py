@@ -8,6 +8,10 @@ estimates of cycles for 8 and 16 rows (v5e: 36 to 68 cycles a block, v6e: 134).
 
     bf16[8,512] @ bf16[512,512] on 128 × 128:   16 blocks, 32 rows pass each: 4 times its FLOPs
     bf16[4096,64] @ bf16[64,4096]:              blocks half empty:            2 times
+
+A depthwise convolution has nothing to contract over channels: a block would hold one channel of
+one. XLA:TPU adds it up on the vector units (its estimates are 4.4 times the FLOPs at their peak
+rate, for kernels of 3, 5 and 7, bf16 and f32 alike).
 """
 
 from __future__ import annotations
@@ -25,10 +29,13 @@ from ..base.table import per_module, table
 from .flops import Work
 
 _LABELS = re.compile(r"\bdim_labels=([\da-z]+)_([\da-z]+)->([\da-z]+)")
-_GROUPS = re.compile(r"\b(?:feature|batch)_group_count=(?!1\b)")
+_GROUPS = re.compile(r"\b(feature|batch)_group_count=(?!1\b)(\d+)")
 _DIMS = re.compile(r"\d+")
 # Rows pass a matrix unit in groups of so many: the sublanes of a vector register.
 SUBLANES = 8
+# Multipliers of a unit for each FLOP of the vector units in the same time: 4 units of side × side
+# (2 FLOPs each) beside 8 × 128 lanes of 4 ALUs (v5e, v5p, v6e).
+VECTOR = 512
 # A block loads in the time in which this part of its side's rows pass.
 LOADING = 4
 _PRECISE = re.compile(r"\boperand_precision=\{hig")
@@ -132,7 +139,25 @@ def filled_work(module: Module, work: Work, side: int) -> npt.NDArray[np.float64
     for n, p in _known_products(module):
         if out[n] == 2.0 * prod(p):
             out[n] = filled_flops(p, side)
+    for n in _depthwise(module):
+        out[n] *= side * side / VECTOR
     return out
+
+
+@per_module
+def _depthwise(module: Module) -> list[int]:
+    """Convolutions, and gradients of their kernels, of which each group has one channel."""
+    t, found = table(module), []
+    for n in t.where("convolution").tolist():
+        i = module.instructions[n]
+        m, groups = _LABELS.search(i.attribute_text), _GROUPS.search(i.attribute_text)
+        if m is None or groups is None or len(i.operands) != 2:
+            continue
+        dimension = m[1].find("f" if groups[1] == "feature" else "b")
+        given = i.operands[0].shape.dimensions
+        if 0 <= dimension < len(given) and given[dimension] == int(groups[2]):
+            found.append(n)
+    return found
 
 
 @per_module
