@@ -10,7 +10,13 @@ import hloscope as hs
 import jax
 import jax.numpy as jnp
 import pytest
-from advice_pairs import chip, in_blocks_of_trips, padded_to_even_parts, scanned_layers
+from advice_pairs import (
+    chip,
+    in_blocks_of_trips,
+    multiplied_in_parts,
+    padded_to_even_parts,
+    scanned_layers,
+)
 from findings_programs import BF16, F32, mesh, shaped
 from jax import lax
 from jax.sharding import NamedSharding
@@ -154,3 +160,16 @@ def test_tiny_products_of_which_multiplying_takes_longest_do_not_wait_for_their_
     assert not cap.findings.of("idle-matmul")
     rows = chip(lambda x, w: x @ w, shaped((8, 4096), BF16), shaped((4096, 4096), BF16))
     assert rows.findings.of("idle-matmul")
+
+
+def test_operands_that_are_cut_over_different_devices_where_they_meet_are_named() -> None:
+    crossed = multiplied_in_parts(P(None, "x"), P("y"))
+    (found,) = crossed.findings.of("redundant-work")
+    assert "what it contracts is cut over x in one operand and over y in the other" in str(found)
+    # over the same devices in both, one sum puts their parts together
+    alike = multiplied_in_parts(P(None, ("x", "y")), P(("x", "y")))
+    assert not alike.findings.of("redundant-work")
+    seconds = [c.findings.headline.seconds or 0 for c in (crossed, alike)]
+    assert seconds[0] - seconds[1] >= (found.seconds or 0) / 2 > 0
+    (found,) = multiplied_in_parts(P(None, "x"), P("x")).findings.of("redundant-work")
+    assert "what it contracts is cut" not in str(found)  # nothing is cut over y

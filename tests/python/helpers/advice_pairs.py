@@ -773,6 +773,22 @@ def head_over_both_axes(followed: bool) -> hs.Capture:
     return hs.capture(step, *given)
 
 
+@pair(
+    "redundant-work", "cut what it contracts over the same devices",
+    "operands of a product cut along its rows and columns, in place of what it contracts", SECONDS,
+)  # fmt: skip
+def cut_along_rows_and_columns(followed: bool) -> hs.Capture:
+    return multiplied_in_parts(*((P("x"), P(None, "y")) if followed else (P(None, "x"), P("y"))))
+
+
+def multiplied_in_parts(*specs: P) -> hs.Capture:
+    """The transpose of a product on eight devices, with its operands sharded so."""
+    on = mesh("x", "y")
+    given = tuple(NamedSharding(on, spec) for spec in specs)
+    fn = jax.jit(lambda a, b: (a @ b).T, in_shardings=given)
+    return hs.capture(fn, shaped((1024, 2048)), shaped((2048, 1024)), hardware="tpu-v5e")
+
+
 @pair("redundant-work", "jax.shard_map", "a Fourier transform in shard_map", SECONDS)
 def transform_by_hand(followed: bool) -> hs.Capture:
     on = mesh("data")

@@ -455,6 +455,9 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         lost = f": none of its operands is sharded {some if first.sharded_over > 1 else 'at all'}"
     elif first.has_no_rule:
         lost = ": its operands are sharded, but XLA has no rule to compute it in such parts"
+    elif first.crossed:
+        one, other = first.crossed
+        lost = f": what it contracts is cut over {one} in one operand and over {other} in the other"
     yield Finding(
         "redundant-work",
         f"The devices do the work of {many} up to {max(r.times for r in rows):.2g} times over:"
@@ -470,6 +473,8 @@ def redundant_work(facts: Facts) -> Iterator[Finding]:
         if first.has_no_rule
         else _KEPT_SHARDED
         if first.lost_at is not None
+        else _CUT_ALIKE
+        if first.crossed
         else "",
         share if share is not None else extra / total,
         seconds,
@@ -497,6 +502,10 @@ def _cut_further(facts: Facts, work: Redundant) -> tuple[Changes, ...]:
 _KEPT_SHARDED = (
     "constrain that operand to stay sharded where it is made (with_sharding_constraint; for a"
     " reshape, such that the sharded dimension stays whole), or run the operation in jax.shard_map"
+)
+_CUT_ALIKE = (
+    "cut what it contracts over the same devices in both operands, or each operand along a"
+    " dimension that the product keeps"
 )
 _IN_PARTS = "run the operation in jax.shard_map, where each device does its own part"
 _SHARDED_FURTHER = (

@@ -11,19 +11,20 @@ are unknown.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from ...hlo import Instruction, Module, StackFrame, Target, opcodes, walk
+from ...hlo import Instruction, Mesh, Module, StackFrame, Target, opcodes, walk
 from ...hlo.opcodes import Effect
 from ...hlo.shardings.sharding_text import parse_sharding
+from ...hlo.shardings.specs import spec_of
 from ..base.lines.frames import own_line
 from ..base.table import per_target
 from ..cost.cost import Cost, estimate, estimated
 from . import limits
-from .whole_operations import dimensions_of
+from .whole_operations import dimensions_of, ints
 
 # Arithmetic that no rewriting of elementwise work changes.
 _HEAVY = opcodes.PRODUCTS | opcodes.that(Effect.MIXES) | {"custom-call"}
@@ -48,6 +49,8 @@ class Redundant:
     sharded_over: int = 0
     has_no_rule: bool = False
     is_along: bool = False  # what is sharded of them is what it goes along
+    # Axes over which a product's operands are cut along what it contracts, no axis in both.
+    crossed: tuple[str, ...] = ()
 
 
 def redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
@@ -90,7 +93,9 @@ def _redundant(module: Module, target: Target) -> tuple[Redundant, ...]:
         lost = next((at for i in sources if (at := _lost(i, devices)) is not None), None)
         tiles = max((_count(o) for i in sources for o in i.operands), default=1)
         over = tiles if lost is None and tiles * times <= devices * 1.01 else 0
-        out.append(Redundant(frame, flops, extra, times, rows, first, devices, lost, over))
+        crossed = _crossed(first, target.mesh) if lost is None and not over else ()
+        found = Redundant(frame, flops, extra, times, rows, first, devices, lost, over)
+        out.append(replace(found, crossed=crossed))
     return tuple(sorted(out, key=lambda r: -r.extra))
 
 
@@ -127,6 +132,22 @@ def _tiles(text: str) -> int:
 
 def _count(i: Instruction) -> int:
     return _tiles(i.sharding_text or "") if i.shape.is_array else 1
+
+
+def _crossed(product: Instruction, mesh: Mesh | None) -> tuple[str, ...]:
+    """The axes that cut each operand along a dimension that a product contracts, where they have
+    none in common: no device then has parts that meet. () otherwise."""
+    if product.opcode != "dot" or mesh is None:
+        return ()
+    cut: list[list[str]] = []
+    for o, side in zip(product.operands, ("lhs", "rhs"), strict=True):
+        spec = spec_of(parse_sharding(o.sharding_text or ""), len(o.shape.dimensions), mesh)
+        if spec is None:
+            return ()
+        cut.append(
+            [a for d in ints(product.attribute(f"{side}_contracting_dims")) for a in spec[d]]
+        )
+    return tuple(map("+".join, cut)) if all(cut) and not set(cut[0]) & set(cut[1]) else ()
 
 
 def _is_along_shards(i: Instruction) -> bool:
