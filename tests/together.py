@@ -1,5 +1,4 @@
-"""Which tests run together on one worker, so that what they share is made once; and workers that
-read the tests one after another.
+"""Which tests run together on one worker, so that what they share is made once.
 
 xdist asks this of a test's name alone, in a process that collects nothing. Its own groups
 (``--dist loadgroup``) are in names that pytest no longer lets it change: without a word, each test
@@ -8,9 +7,7 @@ would run wherever there is room.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +23,3 @@ class Together(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return self.group(self.root / nodeid.partition("::")[0])
-
-
-@contextmanager
-def in_turn(folder: Path) -> Iterator[None]:
-    """One worker at a time collects the tests of a folder: the others find the bytecode it leaves.
-
-    pytest compiles each test file, for 15 seconds in a new checkout, and so would every worker.
-    """
-    if "PYTEST_XDIST_TESTRUNUID" not in os.environ or os.name != "posix":
-        yield
-        return
-    import fcntl
-
-    with (folder / "conftest.py").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -55,7 +55,7 @@ def _together(file: Path) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    from together import in_turn
+    from turns import in_turn
 
     with in_turn(Path(__file__).parent):
         return (yield)
