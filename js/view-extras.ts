@@ -681,7 +681,7 @@ export const TABLES: readonly [string, string, Rules][] = [
   ["control", "control", { "instruction": { "u32 offsets control.values": "offsets" }, "control.values": { "u32 instruction": "values" } }],
   ["called", "called", { "instruction": { "u32 offsets called.values": "offsets" }, "called.values": { "u32 computation": "values", "u8 callRoles": "role" } }],
   ["computation", "computation", { "computation": { "u32 text": "name", "u32 any": "first size", "i32 -1:instruction": "root", "i32 -1:group": "group" } }],
-  ["group", "group", { "group": { "i32 -1:group": "parent", "u8 groupKinds": "kind", "u32 text": "label function?", "i32 -1:instruction": "owner", "i32 -1:computation": "computation", "u32 any": "size order class", "f32 amount": "worth", "i32 -1:fold": "fold", "u8 any": "direction?" } }],
+  ["group", "group", { "group": { "i32 -1:group": "parent", "u8 groupKinds": "kind", "u32 text": "label function?", "i32 -1:instruction": "owner", "i32 -1:computation": "computation", "u32 any": "size order class turn?", "f32 amount": "worth", "i32 -1:fold": "fold", "u8 any": "direction?" } }],
   ["fold", "fold", { "fold": { "u32 group": "parent", "u32 text": "label" } }],
   ["fold", "fold", { "fold": { "u32 offsets fold.members": "offsets" }, "fold.members": { "u32 group": "members" } }],
   ["frame", "frame", { "frame": { "u32 text": "file function", "u32 any": "line", "i32 -1:frame": "parent" } }],

@@ -76,6 +76,7 @@ export class ViewModel {
     worth: Float32Array;
     /** 1 for a pass forward, 2 for one back; null in Views that do not say. */
     direction: Uint8Array | null;
+    turn: Uint32Array | null;
     /** The function that it is one call of several of; null in Views that do not say. */
     function: Uint32Array | null;
     class: Uint32Array;
@@ -148,6 +149,7 @@ export class ViewModel {
       order: c("group.order"),
       worth: c("group.worth"),
       direction: this.optional("group.direction"),
+      turn: this.optional("group.turn"),
       function: this.optional("group.function"),
       class: c("group.class"),
       fold: c("group.fold"),

@@ -51,6 +51,7 @@ export interface GroupSpec {
   worth?: number;
   /** 1 for a pass forward, 2 for one back. */
   direction?: number;
+  turn?: number;
   /** Of which it is one call of several. */
   function?: string;
 }
@@ -218,6 +219,10 @@ export function buildModel(spec: ModuleSpec): ViewModel {
   columns.set(
     "group.direction",
     Uint8Array.from(groups, (g) => g.direction ?? 0),
+  );
+  u32(
+    "group.turn",
+    groups.map((g) => g.turn ?? 0),
   );
   u32(
     "group.function",

@@ -293,32 +293,23 @@ describe("local graphs", () => {
     expect([...kind]).toEqual([EdgeKind.Back, 0, 0]);
   });
 
-  test("what a call only passes on does not put it before a call whose result it needs", () => {
-    const op = (name: string, group: number, operands: number[]) => ({
-      name,
-      opcode: "add",
-      group,
-      operands,
-    });
+  /** Which of a student and a teacher are marked to run against the flow of the other. */
+  function backBetween(
+    turns: [number, number],
+    steps: [name: string, group: number, operands: number[]][],
+  ): string[] {
     const s = setup({
       groups: [
         { parent: -1, kind: "module", label: "m" },
         { parent: 0, kind: "entry", label: "e" },
-        { parent: 1, kind: "scope", label: "student" },
-        { parent: 1, kind: "scope", label: "teacher" },
+        { parent: 1, kind: "scope", label: "student", turn: turns[0] },
+        { parent: 1, kind: "scope", label: "teacher", turn: turns[1] },
       ],
       instructions: [
         { name: "images", opcode: "parameter", group: 1, flags: 4 },
-        op("cast", 2, [0]), // once for both
-        op("student_0", 2, [1]),
-        op("student_1", 2, [2]),
-        op("teacher_0", 3, [1]),
-        op("teacher_1", 3, [4]),
-        op("teacher_2", 3, [5]),
-        op("difference", 2, [3, 6]),
-        op("loss", 2, [7]),
+        ...steps.map(([name, group, operands]) => ({ name, opcode: "add", group, operands })),
       ],
-      computations: [{ name: "main", root: 8, group: 1 }],
+      computations: [{ name: "main", root: steps.length, group: 1 }],
     });
     const openness = new Openness(s.tree);
     openness.open[s.tree.node(1)] = 1;
@@ -327,20 +318,48 @@ describe("local graphs", () => {
     const order = names(s, p, 0);
     const from: number[] = [];
     const to: number[] = [];
-    const steps: number[] = [];
+    const worth: number[] = [];
     items.forEach((v, k) => {
       for (let e = p.inOffsets[v]; e < p.inOffsets[v + 1]; e++) {
         from.push(items.indexOf(p.inFrom[e]));
         to.push(k);
-        steps.push(p.inSteps[e]);
+        worth.push(p.inSteps[e]);
       }
     });
     const kind = new Uint8Array(from.length);
-    markBackEdges(items.length, Int32Array.from(from), Int32Array.from(to), steps, kind);
-    const back = from.flatMap((u, e) =>
+    markBackEdges(items.length, Int32Array.from(from), Int32Array.from(to), worth, kind);
+    return from.flatMap((u, e) =>
       kind[e] === EdgeKind.Back ? [`${order[u]} → ${order[to[e]]}`] : [],
     );
-    expect(back).toEqual(["student → teacher"]);
+  }
+
+  test("what a call only passes on does not put it before a call whose result it needs", () => {
+    expect(
+      backBetween(
+        [0, 0],
+        [
+          ["cast", 2, [0]], // once for both
+          ["student_0", 2, [1]],
+          ["student_1", 2, [2]],
+          ["teacher_0", 3, [1]],
+          ["teacher_1", 3, [4]],
+          ["teacher_2", 3, [5]],
+          ["difference", 2, [3, 6]],
+          ["loss", 2, [7]],
+        ],
+      ),
+    ).toEqual(["student → teacher"]);
+  });
+
+  test("where the program says which call is first, no value puts it below the other", () => {
+    const shared: [string, number, number[]][] = [
+      ["fused_for_both", 3, [0]],
+      ["student_0", 2, [1]],
+      ["teacher_0", 3, [1]],
+    ];
+    expect(backBetween([1, 2], shared)).toEqual(["teacher → student"]);
+    expect(backBetween([2, 1], shared)).toEqual([]);
+    expect(backBetween([0, 0], shared)).toEqual([]);
   });
 
   test("where about as much runs both ways the schedule decides", () => {

@@ -2,7 +2,8 @@
  * Groups may use each other's values in both directions, so their graph can have cycles although
  * the instructions have none. Inside a strongly connected part the nodes are reordered, starting
  * from the schedule, so that little work runs against the flow (see `Projection.inSteps`); edges
- * that still run backwards are marked. Edges elsewhere never are.
+ * that still run backwards are marked. Edges elsewhere never are, but those of negative weight,
+ * which run against an order that is known.
  *
  * What runs along the schedule counts half as much again: where about as much runs each way (a rematerialised
  * forward pass shares work with the first one), what begins first stays first.
@@ -21,9 +22,12 @@ export function markBackEdges(
   kind: Uint8Array,
 ): void {
   let suspect = false;
-  for (let e = 0; e < from.length && !suspect; e++) suspect = from[e] >= to[e];
+  for (let e = 0; e < from.length; e++) {
+    if (weight[e] < 0) kind[e] = EdgeKind.Back;
+    else if (from[e] >= to[e]) suspect = true;
+  }
   if (!suspect) return;
-  const part = strongParts(n, from, to);
+  const part = strongParts(n, from, to, kind);
   const members = new Map<number, number[]>();
   for (let v = 0; v < n; v++) {
     const list = members.get(part[v]);
@@ -32,7 +36,7 @@ export function markBackEdges(
   }
   const place = new Int32Array(n);
   for (const list of members.values()) {
-    if (list.length > 1 && list.length <= MAX_PART) improve(list, part, from, to, weight);
+    if (list.length > 1 && list.length <= MAX_PART) improve(list, part, from, to, weight, kind);
     for (let k = 0; k < list.length; k++) place[list[k]] = k;
   }
   for (let e = 0; e < from.length; e++) {
@@ -48,6 +52,7 @@ function improve(
   from: Int32Array,
   to: Int32Array,
   weight: ArrayLike<number>,
+  kind: Uint8Array,
 ): void {
   const size = list.length;
   const local = new Map<number, number>();
@@ -58,7 +63,7 @@ function improve(
   const flow = new Float64Array(size * size);
   const id = part[list[0]];
   for (let e = 0; e < from.length; e++) {
-    if (part[from[e]] !== id || part[to[e]] !== id) continue;
+    if (part[from[e]] !== id || part[to[e]] !== id || kind[e] === EdgeKind.Back) continue;
     const a = local.get(from[e]) as number;
     const b = local.get(to[e]) as number;
     flow[a * size + b] += a < b ? ALONG_SCHEDULE * weight[e] : weight[e];
@@ -100,13 +105,14 @@ function improve(
   for (let k = 0; k < size; k++) list[k] = old[order[k]];
 }
 /** Tarjan's algorithm without recursion: the number of each node's strongly connected part. */
-function strongParts(n: number, from: Int32Array, to: Int32Array): Int32Array {
+function strongParts(n: number, from: Int32Array, to: Int32Array, kind: Uint8Array): Int32Array {
   const offsets = new Uint32Array(n + 1);
-  for (const u of from) offsets[u + 1]++;
+  const counts = (e: number): boolean => kind[e] !== EdgeKind.Back;
+  for (let e = 0; e < from.length; e++) if (counts(e)) offsets[from[e] + 1]++;
   for (let v = 0; v < n; v++) offsets[v + 1] += offsets[v];
   const at = offsets.slice();
-  const out = new Int32Array(from.length);
-  for (let e = 0; e < from.length; e++) out[at[from[e]]++] = to[e];
+  const out = new Int32Array(offsets[n]);
+  for (let e = 0; e < from.length; e++) if (counts(e)) out[at[from[e]]++] = to[e];
 
   const index = new Int32Array(n).fill(-1);
   const low = new Int32Array(n);

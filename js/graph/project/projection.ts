@@ -41,7 +41,10 @@ export interface Projection {
   /** Lifted edges into each item, ordered by source item: CSR. */
   inOffsets: Uint32Array;
   inFrom: Uint32Array;
-  /** What the arrow is worth where an order must be chosen; see `countSteps`. */
+  /**
+   * What the arrow is worth where an order must be chosen; see `countSteps`. -1 for one that runs
+   * against the order in which the program makes the two calls.
+   */
   inSteps: Float64Array;
   /** Number of instruction edges behind each lifted edge, and the value of one of them. */
   inCount: Uint32Array;
@@ -119,6 +122,7 @@ export function project(
     inSingle: new Uint8Array(0),
   };
   liftEdges(projection, flow, weight);
+  markAgainst(projection, tree);
   return projection;
 }
 
@@ -325,6 +329,22 @@ function countSteps(
     if (!found) continue;
     const worth = found.before[flow.sources[link[e]]] * found.after[user[e]];
     inSteps[k] = Math.max(inSteps[k], worth);
+  }
+}
+
+/** The compiler keeps in one call what two share, or writes in one fusion what both want. */
+function markAgainst(p: Projection, tree: Tree): void {
+  const { turn } = tree.model.group;
+  if (!turn) return;
+  for (let v = 0; v < p.nodes.length; v++) {
+    const mine = tree.isGroup(p.nodes[v]) ? turn[tree.groupOf(p.nodes[v])] : 0;
+    if (mine === 0) continue;
+    for (let e = p.inOffsets[v]; e < p.inOffsets[v + 1]; e++) {
+      const u = p.nodes[p.inFrom[e]];
+      if (tree.isGroup(u) && tree.parent[u] === tree.parent[p.nodes[v]]) {
+        if (turn[tree.groupOf(u)] > mine) p.inSteps[e] = -1;
+      }
+    }
   }
 }
 

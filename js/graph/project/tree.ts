@@ -22,7 +22,7 @@ export class Tree {
   readonly topDown: Uint32Array;
   /** Those of them that contain something. */
   readonly containers: Uint32Array;
-  /** Position in the schedule: mean index of the instructions inside. */
+  /** Position in the schedule: see `group.order`. */
   readonly key: Float64Array;
   /** Position in `fold.members` of each group, or -1. */
   readonly memberAt: Int32Array;
@@ -61,7 +61,8 @@ export class Tree {
       else if (group.parent[g] >= 0) this.parent[n + g] = this.nodeOfGroup[group.parent[g]];
     }
     this.topDown = this.sortTopDown();
-    this.key = this.meanIndices();
+    this.key = new Float64Array(this.stacks);
+    for (let v = 0; v < this.stacks; v++) this.key[v] = v < n ? v : group.order[v - n];
     [this.childOffsets, this.children] = this.listChildren();
     this.containers = this.topDown.filter((v) => v >= n || this.canOpen(v));
   }
@@ -125,25 +126,6 @@ export class Tree {
     const out = new Uint32Array(this.stacks);
     for (let v = 0; v < this.stacks; v++) out[start[depth[v]]++] = v;
     return out;
-  }
-
-  private meanIndices(): Float64Array {
-    const sum = new Float64Array(this.stacks);
-    const count = new Float64Array(this.stacks);
-    for (let v = 0; v < this.instructions; v++) {
-      sum[v] = v;
-      count[v] = 1;
-    }
-    for (let at = this.topDown.length - 1; at >= 0; at--) {
-      const v = this.topDown[at];
-      // A caller keeps its place in its own computation.
-      const p = this.parent[v];
-      if (p < this.instructions) continue;
-      sum[p] += sum[v];
-      count[p] += count[v];
-    }
-    for (let v = 0; v < this.stacks; v++) if (count[v] > 0) sum[v] /= count[v];
-    return sum;
   }
 
   private listChildren(): [Uint32Array, Uint32Array] {

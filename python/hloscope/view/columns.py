@@ -168,6 +168,12 @@ VIEW = (
             number("u32", "class", "equal for isomorphic groups"),
             index_or_none("fold", "fold", "fold that it is a member of"),
             *at_times(
+                number(
+                    "u32",
+                    "turn",
+                    "its place among the calls beside it in the order in which the program makes "
+                    "them, from 1; in a backward pass the other way round; 0 where unknown",
+                ),
                 number("u8", "direction", "1 forward, 2 back: a pass of what is differentiated"),
                 text("function", "of which it is one call of several; empty if it is not"),
             ),

@@ -128,6 +128,7 @@ def _groups(b: Builder, c: Context) -> None:
     b.column("group.computation", g.computation)
     b.column("group.size", g.size)
     b.column("group.order", g.order)
+    b.column("group.turn", g.turn)
     none: Any = np.zeros(count)
     share: Any = c.or_without("shares of work", lambda: worth_opening(c.module, g), lambda: none)
     b.column("group.worth", share)

@@ -323,7 +323,7 @@ def _told_twice(facts: Facts, twice: list[_Twice]) -> Finding:
         )
     added = "two values that are each all-reduced"
     if user.opcode == "scatter":
-        added = "to a sum over the devices on one of them, and all is summed again"
+        added = "on one device to what is already all-reduced, and the result is all-reduced again"
     where = f"in %{row.name} and in %{other.name}" if row is not other else f"both in %{row.name}"
     evidence = dict.fromkeys(
         i for x in twice for i in (x.row.instruction, x.other.instruction, x.user)

@@ -44,12 +44,14 @@ from ..base.lines.op_name import (
     relative,
     without_loops,
 )
+from ..base.phases.phases import BACKWARD as IN_BACKWARD
+from ..base.phases.phases import phases
 from ..base.table import NO_TARGET, Ints, Table, per_devices, table
 from .call_arguments import tell_apart, tell_twins_apart
 from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
 from .group_nodes import NOTHING, Node, count_boxes, simplify, within
-from .in_turn import put_in_turn
+from .in_turn import InTurn, put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
 from .loose import Parts, Walk, gather_flat, gather_minor, recount
@@ -108,6 +110,7 @@ class GroupTree:
     computation: Ints  # or -1
     size: Ints  # instructions at any depth
     order: Ints  # schedule key: mean index of its boxes, or the owner of a called computation
+    turn: Ints  # place in the program's order among the calls beside it, from 1; 0 where unknown
     hint: list[str]
     layer: list[bool]  # whether it is one layer of a stack that was found by repetition
     named: list[bool]  # whether it is a layer that is a scope of the user's
@@ -247,9 +250,9 @@ class _TreeBuilder:
         simplify(top, self.quiet, self._is_piece)
         if self.outline.by_calls:
             tell_twins_apart(top, self.t, self.products)
-        put_in_turn(top, self.t, self.quiet, self.never_moves)
+        put_in_turn(top, self.t, self.in_turn)
         self._cut(top)
-        put_in_turn(top, self.t, self.quiet, self.never_moves)
+        put_in_turn(top, self.t, self.in_turn)
         recount(top, self.quiet)
         self._number(top)
 
@@ -274,6 +277,11 @@ class _TreeBuilder:
     def never_moves(self) -> NDArray[np.bool_]:
         """What stays in its group, whatever needs it."""
         return self.multiplies_or_loops | self.calls_something
+
+    @cached_property
+    def in_turn(self) -> InTurn:
+        backward = np.asarray(phases(self.module)) == IN_BACKWARD
+        return InTurn(self.quiet, self.never_moves, backward, self.outline.order)
 
     @cached_property
     def own_loops(self) -> NDArray[np.bool_]:
@@ -606,6 +614,7 @@ class _TreeBuilder:
             computation=np.array([g.computation for g in self.nodes], np.int64),
             size=size,
             order=order,
+            turn=self._turns(),
             hint=[g.fold_hint for g in self.nodes],
             layer=[bool(g.path) and g.path[-1].endswith(LAYER) for g in self.nodes],
             named=[g.named for g in self.nodes],
@@ -658,7 +667,24 @@ class _TreeBuilder:
                 count[above[g]] += count[g]
                 total[above[g]] += total[g]
         means = [t / c if c else 0.0 for t, c in zip(total, count, strict=True)]
+        for known in self.known_orders:
+            for g, mean in zip(known, sorted(means[g] for g in known), strict=True):
+                means[g] = mean
         return np.array(means).astype(np.int64)
+
+    @cached_property
+    def known_orders(self) -> list[list[int]]:
+        """Groups beside one another whose order the program says, in it."""
+        if self.plain:
+            return []
+        orders = ((node, self.in_turn.in_order(node)) for node in self.nodes)
+        return [[node.children[k].index for k in known] for node, known in orders]
+
+    def _turns(self) -> Ints:
+        turn = np.zeros(len(self.nodes), np.int64)
+        for known in self.known_orders:
+            turn[known] = np.arange(1, len(known) + 1)
+        return turn
 
 
 def _without_remat(path: Path) -> Path:

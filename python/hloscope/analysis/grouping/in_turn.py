@@ -7,6 +7,7 @@ An arrow that runs back cannot be drawn, and what it says is not so: the person'
 after the other. Of two groups that need each other either a few operations of the first wait for
 the second, or a few of the second are needed by the first. The fewer of them go to the other
 group, if they are a small part of their own and none is a product, a loop or a collective.
+Where the program says which of the two runs first, nothing of the first waits for the second.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from numpy.typing import NDArray
 from ..base.table import Ints, Table
 from .group_nodes import Node, within
 from .loose import extent
+from .program_order import ProgramOrder
 
 # Boxes that may leave their group: two, or such a share of it, but not more than a handful.
 FEW = 2
 SMALL_SHARE = 0.15
 HANDFUL = 6
+# The share of a group's boxes that may leave it where the order of the two groups is known.
+KNOWN_SHARE = 0.5
 # Groups that need one another in a container, at most; more are left as they are.
 MOST_GROUPS = 60
 # Moves in one container, at most.
@@ -33,11 +37,30 @@ MOST_MOVES = 40
 Mask = NDArray[np.bool_]
 
 
-def put_in_turn(top: Node, t: Table, quiet: Mask, heavy: Mask) -> None:
-    """Moves rows between the groups of each container under ``top``, in place.
+@dataclass(frozen=True)
+class InTurn:
+    """Rows that are not drawn (``quiet``), that never move (``heavy``), and of a backward pass;
+    the order in which the program makes its calls."""
 
-    ``quiet``: rows that are not drawn; ``heavy``: rows that never move.
-    """
+    quiet: Mask
+    heavy: Mask
+    backward: Mask
+    order: ProgramOrder
+
+    def in_order(self, node: Node, by_lines: bool = False) -> list[int]:
+        """Numbers of those of a group's children whose order is known, in it; see
+        ``ProgramOrder``."""
+        if len(known := self.order.of(node.children, by_lines)) < 2:
+            return []
+        rows = np.concatenate([n.members for n in within(node)])
+        rows = rows[~self.quiet[rows]]
+        backward = 2 * np.count_nonzero(self.backward[rows]) > len(rows)
+        return known[::-1] if backward else known
+
+
+def put_in_turn(top: Node, t: Table, of: InTurn) -> None:
+    """Moves rows between the groups of each container under ``top``, in place."""
+    quiet = of.quiet
     first = int(t.first[top.computation])
     values, users = _flow(t, quiet, first, int(t.size[top.computation]))
     order = np.argsort(users, kind="stable")
@@ -48,7 +71,7 @@ def put_in_turn(top: Node, t: Table, quiet: Mask, heavy: Mask) -> None:
             mine = np.sort(order[slice(*np.searchsorted(ordered, (begin, end)))])
             mine = mine[values[mine] >= begin]
             flow = values[mine], users[mine]
-            _Container(node, flow, quiet, heavy, begin).put_in_turn()
+            _Container(node, flow, of, begin).put_in_turn()
 
 
 def _flow(t: Table, quiet: Mask, first: int, size: int) -> tuple[Ints, Ints]:
@@ -86,11 +109,11 @@ class _Container:
 
     node: Node
     flow: tuple[Ints, Ints]
-    quiet: Mask
-    heavy: Mask
+    of: InTurn
     first: int
 
     def put_in_turn(self) -> None:
+        known = {k: n for n, k in enumerate(self.of.in_order(self.node, by_lines=True))}
         for _ in range(MOST_MOVES):
             part, parts = self._parts()
             values, users = self.flow
@@ -98,13 +121,17 @@ class _Container:
             real = (a >= 0) & (b >= 0)
             inner = values[real], users[real], a[real], b[real]
             core = _needing_one_another(inner[2], inner[3], len(parts))
-            if not core or len(core) > MOST_GROUPS or not self._move(core, inner, part, parts):
+            pairs = set(zip(inner[2].tolist(), inner[3].tolist(), strict=True))
+            against = any(known.get(a, -1) > known.get(b, len(known)) for a, b in pairs)
+            if len(core) > MOST_GROUPS or not (core or against):
+                return
+            if not self._move(core, known, inner, part, parts):
                 return
 
     def _parts(self) -> tuple[Ints, list[Node | int]]:
         """The part of each row from ``first`` on, or -1; a part is a child or a loose row."""
         rows = [np.concatenate([n.members for n in within(c)]) for c in self.node.children]
-        loose = self.node.members[~self.quiet[self.node.members]]
+        loose = self.node.members[~self.of.quiet[self.node.members]]
         last = max([*(int(r.max()) for r in rows if len(r)), *loose[-1:].tolist()])
         part = np.full(max(last + 1, self._end()) - self.first, -1, np.int64)
         for k, mine in enumerate(rows):
@@ -119,20 +146,27 @@ class _Container:
     def _move(
         self,
         core: set[int],
+        known: dict[int, int],
         inner: tuple[Ints, Ints, Ints, Ints],
         part: Ints,
         parts: list[Node | int],
     ) -> bool:
-        """Makes the cheapest move between two of ``core``; whether there was one."""
+        """Makes the cheapest move between two of ``core``; whether there was one.
+
+        Before that those between two whose order is ``known``: to the first that shares it, as what
+        XLA computes once for several calls is of the first.
+        """
         values, users, a, b = inner
-        within_core = np.isin(a, list(core)) & np.isin(b, list(core))
         boxes = np.bincount(part[part >= 0][self._drawn(part)], minlength=len(parts))
         when = {k: self._when(part, k) for k in core}
         back: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        for v, u, of_value, of_user in zip(*(x[within_core].tolist() for x in inner), strict=True):
-            if of_value != of_user and when[of_value] > when[of_user]:
-                back[of_value, of_user].append((v, u))
-        best: tuple[int, list[int], int, int, bool] | None = None
+        among = [*core, *known]
+        between = (a != b) & np.isin(a, among) & np.isin(b, among)
+        for v, u, late, early in zip(*(x[between].tolist() for x in inner), strict=True):
+            both = known if late in known and early in known else when
+            if both.get(late, -1) > both.get(early, np.inf):
+                back[late, early].append((v, u))
+        best: tuple[tuple[tuple[int, bool], int], list[int], int, int, bool] | None = None
         edges = a == b
         for (late, early), pairs in back.items():
             for start, forth, where, to in (
@@ -140,14 +174,17 @@ class _Container:
                 ([v for v, _ in pairs], False, late, early),
             ):
                 mine = edges & (a == where)
-                most = max(FEW, min(HANDFUL, int(SMALL_SHARE * boxes[where])))
+                certain = late in known and early in known
+                share = int((KNOWN_SHARE if certain else SMALL_SHARE) * boxes[where])
+                most = max(FEW, share if certain else min(HANDFUL, share))
                 rows = _reached(start, values[mine], users[mine], forth, most)
-                if rows is None or self.heavy[rows].any():
+                if rows is None or self.of.heavy[rows].any():
                     continue
                 if len(rows) >= boxes[where] and isinstance(parts[where], Node):
                     continue  # all of it
-                if best is None or len(rows) < best[0]:
-                    best = len(rows), rows, where, to, forth
+                cost = (known[early], forth) if certain else (len(known), False), len(rows)
+                if best is None or cost < best[0]:
+                    best = cost, rows, where, to, forth
         if best is None:
             return False
         _, rows, where, to, forth = best
@@ -198,12 +235,12 @@ class _Container:
 
     def _drawn(self, part: Ints) -> Mask:
         rows = np.flatnonzero(part >= 0) + self.first
-        return ~self.quiet[rows]
+        return ~self.of.quiet[rows]
 
     def _when(self, part: Ints, k: int) -> float:
         """The mean place of a part's drawn rows in the schedule."""
         rows = np.flatnonzero(part == k) + self.first
-        drawn = rows[~self.quiet[rows]]
+        drawn = rows[~self.of.quiet[rows]]
         return float((drawn if len(drawn) else rows).mean())
 
 

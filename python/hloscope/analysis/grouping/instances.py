@@ -50,7 +50,7 @@ class Steady:
     them one run of that line makes.
     """
 
-    calls: set[str]
+    calls: frozenset[str]
     calls_in_loops: set[str]
     rows: Mask
     rows_in_loops: Mask

@@ -37,6 +37,7 @@ from .layers.layers import Layers, Run, layers
 from .layers.names import ITERATION, UNNAMED
 from .layers.repeats import Graph
 from .optimisers import optimiser_name
+from .program_order import ProgramOrder
 from .runs_once import Once, runs_once
 from .scopes import Scopes, combines, hoist, inherit_scope, sink
 from .work import out_of_loops, products
@@ -83,6 +84,7 @@ class Outline:
     named: dict[int, list[Path]]
     by_calls: bool
     titles: dict[Path, str]
+    order: ProgramOrder
 
 
 def outline(module: Module, sources: Mapping[str, str]) -> Outline:
@@ -94,16 +96,20 @@ def outline(module: Module, sources: Mapping[str, str]) -> Outline:
     named: dict[int, list[Path]] = {}
     for run in found.runs:
         named.setdefault(run.stack.computation, []).extend(run.scopes)
-    return Outline(found.scopes, named, False, {})
+    return Outline(found.scopes, named, False, {}, ProgramOrder())
 
 
 class _Composer:
     def __init__(self, module: Module, tree: CallTree, found: Layers, once: Once) -> None:
         self.module, self.tree, self.found = module, tree, found
-        self.jitted = module.name.removeprefix("jit_").removeprefix("pmap_")
         self.code = once
-        self.once = {f"{line}:{column}" for line, column in once.calls}
-        self.inner = {f"{line}:{column}" for line, column in once.calls_in_inner_loops}
+        self.order = ProgramOrder(
+            {f"{line}:{column}": n for (line, column), n in once.turn.items()},
+            frozenset(f"{line}:{column}" for line, column in once.calls),
+            frozenset(f"{line}:{column}" for line, column in once.calls_in_inner_loops),
+            tree.exact,
+            module.name.removeprefix("jit_").removeprefix("pmap_"),
+        )
         self.t: Table = table(module)
         self.paths = list(tree.paths)
         self.ids = {p: n for n, p in enumerate(self.paths)}
@@ -133,7 +139,7 @@ class _Composer:
         self._to_numbered(scope)
         known = Scopes(tuple(self.paths), scope, (scope >= 0) & (self.own < 0))
         titles = {path: label(call) for path, call in self.tree.differentiated.items()}
-        return Outline(known, {}, True, titles)
+        return Outline(known, {}, True, titles, self.order)
 
     def _gradients(self) -> None:
         """Gives gradients' products the call that they are of, if XLA left them without a name,
@@ -224,7 +230,7 @@ class _Composer:
         place = self._in_libraries(place)
         repeated = self._open_repeated(scope)
         instances = Instances(t, scope, self.paths, self.product, self.quiet, place, self._id)
-        instances.split(open_ones, self._is_one_call, self.steady)
+        instances.split(open_ones, self.order.is_one_call, self.steady)
         self._close(scope, repeated)
 
     def _open_repeated(self, scope: Ints) -> set[Path]:
@@ -264,7 +270,7 @@ class _Composer:
         rows = np.isin(ids, list(self.code.lines))
         rows_in_loops = np.isin(ids, list(self.code.lines_in_loops))
         products = np.array([self.code.products.get(k, 1) for k in ids.tolist()], np.int64)
-        return Steady(self.once, looped, rows, rows_in_loops, products)
+        return Steady(self.order.once, looped, rows, rows_in_loops, products)
 
     def _run_once(self, rows: Ints) -> bool:
         """Whether the person's code has these rows in no loop: what is repeated is a library's."""
@@ -274,20 +280,6 @@ class _Composer:
             and not out_of_loops(self.t)[rows].any()
             and all(steady.are_steady(self._path(r)) for r in rows.tolist())
         )
-
-    def _is_one_call(self, path: Path) -> bool:
-        """Whether a path that ends with a call is known to be one call, not several of a line."""
-        one, in_a_turn = True, False
-        for name in path[label(path[0]) == self.jitted :]:
-            at = name.partition(AT_LINE)[2].lstrip("'")
-            if at.endswith(LAYER):
-                one, in_a_turn = True, at.removesuffix(LAYER).isdigit()
-            elif at:
-                # a layer that repetition found is a turn of the loop that its calls are in
-                in_a_turn = in_a_turn and at not in self.inner
-                one = one and (in_a_turn or at in self.once or self.tree.exact)
-                in_a_turn = False
-        return one
 
     def _in_libraries(self, place: Ints) -> Ints:
         """Places that tell lines and einsums of a library apart too: the products of attention."""
@@ -423,9 +415,9 @@ class _Composer:
         shared = common_to_most(counts, NEARLY_ALL)
         if self._apart(run, shared) or self._both_passes(counts, shared):
             return
-        if levels := self._levels(run, len(shared)) or self._in_each_call(run, len(shared)):
-            for held in levels:
-                self._number(held, len(shared) + 1)
+        if of_parts := self._parts(run, level, shared):
+            for one, lowest in of_parts:
+                self._number(one, lowest)
             return
         first, size = int(t.first[c]), int(t.size[c])
         rows = np.arange(first, first + size)
@@ -470,12 +462,12 @@ class _Composer:
             shared = shared[:-1]
         inside_call = within(shared)
         whole = len(shared) > level and AT_LINE in shared[-1] and is_repeated(shared)
-        whole = whole and not self._is_one_call(shared)
+        whole = whole and not self.order.is_one_call(shared)
         whole = whole and not self._runs_once(rows[inside_call], len(shared), layer[inside_call])
         name, at = run.name, str(run.identity[0])
         stem = _LETTER.sub("", name)
         around = [n for n, call in enumerate(shared, 1) if AT_LINE in call and label(call) == stem]
-        if around and self._is_one_call(shared[: around[-1]]):
+        if around and self.order.is_one_call(shared[: around[-1]]):
             name = UNNAMED + name[len(stem) :]  # they are in the call that has the name
         if whole:
             function, _, at = shared[-1].partition(AT_LINE)
@@ -530,6 +522,15 @@ class _Composer:
         n = max(calls, default=0)
         return 1 < n < layers and layers % n == 0 and all(runs_in_each(c, n) for c in calls)
 
+    def _parts(self, run: Run, level: int, shared: Path) -> list[tuple[Run, int]]:
+        """The stacks that one consists of, with the names above their layers; [] if it is one."""
+        if REMAT not in shared and (passes := self._recomputed_apart(run)):
+            return [(part, level) for part in passes]
+        if levels := self._levels(run, len(shared)):
+            return [(part, len(shared) + 1) for part in levels]
+        made_once = self._calls_made_once(run, len(shared))
+        return [(part, len(shared) + 1 if once else level) for part, once in made_once]
+
     def _levels(self, run: Run, n: int) -> list[Run]:
         """The layers in each scope or call below ``n`` names, where each of several holds a few.
 
@@ -553,23 +554,29 @@ class _Composer:
                 out.append(replace(run, stack=stack, identity=identity))
         return out
 
-    def _in_each_call(self, run: Run, n: int) -> list[Run]:
-        """The layers in each of several calls below ``n`` names that all of them are across.
+    def _calls_made_once(self, run: Run, n: int) -> list[tuple[Run, bool]]:
+        """The layers in each of the calls below ``n`` names that are made once, and the others'.
 
         Two views go through one network, block by block, and what is called once is in no layer;
-        [] if there are not several such calls.
+        [] if there are no such calls or it is one that all layers are in.
         """
         calls: dict[Path, list[tuple[int, ...]]] = defaultdict(list)
         for rows in run.stack.spine:
             paths = Counter(self._path(r) for r in rows if self.own[r] >= 0)
             call = common_to_most(paths, NEARLY_ALL)[: n + 1]
-            if len(call) <= n or AT_LINE not in call[n] or call[n].endswith(LAYER):
+            if len(call) <= n:  # nobody knows of which call XLA left this one
+                continue
+            if AT_LINE not in call[n] or call[n].endswith(LAYER):
                 return []
             calls[call].append(rows)
-        if len(calls) < 2 or not all(map(self._is_one_call, calls)):
+        once = [lines for call, lines in calls.items() if self.order.is_one_call(call)]
+        others = [rows for call, lines in calls.items() if lines not in once for rows in lines]
+        if len(calls) < 2 or not once:
             return []
+        parts = [(lines, True) for lines in once] + [(others, False)] * bool(others)
         return [
-            replace(run, stack=replace(run.stack, spine=tuple(mine))) for mine in calls.values()
+            (replace(run, stack=replace(run.stack, spine=tuple(lines))), alone)
+            for lines, alone in parts
         ]
 
     def _homes(self, run: Run, n: int) -> dict[str, int]:
@@ -620,6 +627,15 @@ class _Composer:
             and AT_LINE in p[n - 1] and label(p[n - 1]) == name
             for p in self.tree.paths
         )  # fmt: skip
+
+    def _recomputed_apart(self, run: Run) -> list[Run]:
+        """The part of a stack that is computed again, and the rest; [] if it is of one kind."""
+        spines: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}
+        for rows in run.stack.spine:
+            again = [REMAT in self._path(r) for r in rows if self.own[r] >= 0]
+            spines[2 * sum(again) > len(again)].append(rows)
+        parts = [replace(run.stack, spine=tuple(x)) for x in spines.values() if x]
+        return [replace(run, stack=stack) for stack in parts] if len(parts) > 1 else []
 
     def _both_passes(self, counts: Counter[Path], shared: Path) -> bool:
         """Whether a stack mixes the passes of one call: no layers, but lines that both have."""

@@ -47,6 +47,8 @@ class Once:
     calls_in_loops: frozenset[Place] = frozenset()
     calls_in_inner_loops: frozenset[Place] = frozenset()  # in a loop of a loop
     lines_in_loops: frozenset[int] = frozenset()
+    # Calls of one function by when they run: after what their arguments call.
+    turn: Mapping[Place, int] = field(default_factory=dict)
     # Frames by how many products the code there writes, if more than one: ``a @ b @ c`` is two.
     products: Mapping[int, int] = field(default_factory=dict)
 
@@ -64,6 +66,7 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
     loops: dict[Place, int] = {}
     lines: dict[bool, set[int]] = {False: set(), True: set()}
     products: dict[int, int] = {}
+    turn: dict[Place, set[int]] = defaultdict(set)
     for frame in set(ids):
         stack = frames.stack(frame)[::-1]
         own = [n for n, f in enumerate(stack) if not is_library(f.file) and f.function]
@@ -84,14 +87,17 @@ def runs_once(module: Module, sources: Mapping[str, str]) -> Once:
             code = files[caller.file]
             once = code.runs_once(caller, name, direct=m == n + 1)
             out[place] = out.get(place, True) and once
-            depths = [loops.get(place, 0), *(depth for _, depth in code.calls(caller, name))]
-            loops[place] = max(depths)
+            calls = code.calls(caller, name)
+            loops[place] = max([loops.get(place, 0), *(depth for _, depth in calls)])
+            if len(calls) == 1 or (calls and caller.column is not None):  # ``grad(f)(x)`` is two
+                turn[place].add(max(code.turn[call] for call, _ in calls))
     return Once(
         frozenset(place for place, once in out.items() if once),
         frozenset(lines[False]),
         frozenset(place for place, depth in loops.items() if depth),
         frozenset(place for place, depth in loops.items() if depth > 1),
         frozenset(lines[True]),
+        {place: n for place, (n, *others) in turn.items() if not others},
         products,
     )
 
@@ -105,12 +111,15 @@ class _Calls:
         self.repeats: dict[int, int] = {}  # by line, in how many loops something on it is
         self.products: Counter[Place] = Counter()  # by where they begin
         self.imported: set[str] = set()
+        self.turn: dict[ast.AST, int] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                todo: list[tuple[ast.AST, int]] = [(ast.parse(text), 0)]
+                tree = ast.parse(text)
             except (SyntaxError, ValueError):
                 return
+        self.turn = _in_turn(tree)
+        todo: list[tuple[ast.AST, int]] = [(tree, 0)]
         outside: dict[ast.AST, int] = {}  # what a loop is over runs once: it is not in the loop
         while todo:
             node, repeats = todo.pop()
@@ -167,3 +176,21 @@ class _Calls:
             unrolled = any(k.arg == "unroll" for k in call.keywords)
             return called(call) in _ONCE and not unrolled
         return direct and isinstance(root, ast.Name)  # a variable that holds the function
+
+
+def _in_turn(tree: ast.AST) -> dict[ast.AST, int]:
+    """Calls by when they run: each after what its arguments call."""
+    out: dict[ast.AST, int] = {}
+    todo = [(tree, False)]
+    while todo:
+        node, seen = todo.pop()
+        if seen:
+            out[node] = len(out)
+            continue
+        if isinstance(node, ast.Call):
+            todo.append((node, True))
+        inside = list(ast.iter_child_nodes(node))
+        if isinstance(node, _COMPREHENSIONS):  # what it is over comes first
+            inside.sort(key=lambda child: not isinstance(child, ast.comprehension))
+        todo += [(child, False) for child in reversed(inside)]
+    return out
