@@ -91,6 +91,25 @@ def test_a_scope_around_a_turn_is_its_name() -> None:
     assert {n.turn for n in loop_names(module).values()} == {"encoder_layer"}
 
 
+def guided(params: Any, x: jax.Array) -> jax.Array:
+    with jax.named_scope("net"):
+        for p in params["net"]:
+            x = jnp.tanh(jnp.cumsum(x @ p, 0))
+    with jax.named_scope("control"):
+        for p in params["control"]:
+            x = jnp.sin(jnp.cumsum(x @ p, 0))
+    return x
+
+
+def sample(params: Any, x: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, 20, lambda i, x: guided(params, x) * 0.5 ** (i + 1), x)
+
+
+def test_a_module_beside_others_in_the_function_that_a_turn_runs_is_not_its_name() -> None:
+    params = {"net": [f32(32, 32)] * 5, "control": [f32(32, 32)] * 2}
+    assert named(hs.capture(sample, params, f32(8, 32)).module) == [("guided", "guided")]
+
+
 def test_words_of_jax_for_a_loop_are_no_places() -> None:
     assert without_loops(("forward", "while", "body", "block")) == ("forward", "block")
     assert without_loops(("forward", "while")) == ("forward",)

@@ -155,15 +155,17 @@ class _Namer:
         whole = {rows[0]: self._is_loop(*key, rows) for key, rows in of_call.items()}
         late = {row: self._late(row) for row in around}
         # a gradient has the name of what it is the gradient of
-        scope = {row: self._scope(row) for row in around}
+        scopes_of = {row: self._scope(row) for row in around}
+        scope = {row: name for row, (name, _) in scopes_of.items()}
+        in_scope = {row: boxes for row, (_, boxes) in scopes_of.items()}
         scoped = {c: scope[row] for row, c in around.items() if c and scope[row]}
-        turns = {
-            row: (self._holds_loops(row) and self._turn(row, c[:-1]))
-            or scope[row]
-            or scoped.get(c)
-            or self._turn(row, c[:-1])
-            for row, c in around.items()
-        }
+        turns = {}
+        for row, c in around.items():
+            turn, of_turn = self._turn(row, c[:-1])
+            named = scope[row] or scoped.get(c, "")
+            # a module in the function that every turn runs, beside others
+            inside = bool(scope[row]) and in_scope[row] < NEARLY_ALL * of_turn
+            turns[row] = turn if turn and (self._holds_loops(row) or inside) else named or turn
         of_line = {c: turns[row] for row, c in around.items() if c and turns[row]}
         forward: dict[Chain, list[int]] = defaultdict(list)
         for row, chain in around.items():
@@ -223,13 +225,14 @@ class _Namer:
     def _is_program(self, name: str) -> bool:
         return self.module.name.removeprefix("jit_").removeprefix("pmap_") == name
 
-    def _turn(self, row: int, call: Chain) -> str:
-        """The function that an iteration of the loop calls, if it is a single one; else "".
+    def _turn(self, row: int, call: Chain) -> tuple[str, int]:
+        """The function that an iteration of the loop calls, if it is a single one, else ""; and
+        how many boxes of the iteration it has.
 
         What the loop itself does in an iteration, slicing and stacking, counts little.
         """
         if not call:
-            return ""
+            return "", 0
         chains, n = self.found.chains, len(call)
         counts = [(chains[k], c) for k, c in self._chains(self.bodies[row]).items()]
         own = [(p, c) for p, c in counts if p[:n] == call]
@@ -243,16 +246,16 @@ class _Namer:
             # a body whose name says nothing is what it calls, if that is all it does
             most, enough = (MOSTLY, ENOUGH) if depth == n else (NEARLY_ALL, MOSTLY)
             if not name or count < max(most * called.total(), enough * total):
-                return ""
+                return "", 0
             if name == call[-1][1]:  # a function that is made where the loop is
-                return ""
+                return "", 0
             if name not in _SAYS_NOTHING:
-                return name
+                return name, count
             own = [(p, c) for p, c in own if len(p) > depth and p[depth][1] == name]
             depth += 1
 
-    def _scope(self, row: int) -> str:
-        """The scope the user named around most of an iteration."""
+    def _scope(self, row: int) -> tuple[str, int]:
+        """The scope the user named around most of an iteration, and how many boxes it has."""
         known = scopes(self.module)
         paths, scope = known.paths, known.scope
         base = paths[scope[row]] if scope[row] >= 0 else ()
@@ -264,7 +267,9 @@ class _Namer:
         passes = (FORWARD, BACKWARD, REMAT)
         path = [p for p in common_to_most(inside, MOSTLY) if p not in passes]
         named = [p for p in path if p not in _SAYS_NOTHING and not p.endswith(CALLED)]
-        return named[0] if named else ""
+        if not named:
+            return "", 0
+        return named[0], sum(n for p, n in inside.items() if named[0] in p)
 
     def _library(self, row: int) -> str:
         """The function of a library that a loop is of, if it runs nothing of the person's.
