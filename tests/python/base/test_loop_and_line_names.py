@@ -145,7 +145,10 @@ def tree_of(module: hs.Module, parent: list[int], label: list[str], group: list[
     held, nothing = np.array(group, np.int64), np.full(len(parent), -1)
     empty = [False] * len(parent)
     late = frozenset(g for g, name in enumerate(label) if name == "backward")
-    return GroupTree(n, kind, label, nothing, nothing, n, n, label, empty, empty, held, n, late)
+    none = np.zeros(len(parent), np.int64)
+    return GroupTree(
+        n, kind, label, nothing, nothing, n, n, none, label, empty, empty, held, n, late
+    )
 
 
 # A product of 8·16·4 takes as long as reading and writing its float32s on a TPU v5e.

@@ -6,6 +6,7 @@ import importlib.util
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -993,3 +994,40 @@ def test_losses_on_other_values_keep_their_work(name: str, calls: set[str]) -> N
         found.add("/".join(reversed(path)))
     forward = [path.partition("/")[2] for path in found if path.startswith("forward")]
     assert all(any(path.startswith(call) for path in forward) for call in calls)
+
+
+def alive(x: jax.Array) -> jax.Array:
+    return jnp.sort(x, 0) > 0.1
+
+
+def cell(weight: jax.Array, x: jax.Array) -> jax.Array:
+    before = alive(x)
+    y = jnp.tanh(x @ weight)
+    x = x + jnp.sin(y) @ weight.T
+    return x * (before & alive(x))
+
+
+def grown(weight: jax.Array, x: jax.Array) -> jax.Array:
+    run = jax.checkpoint(partial(cell))
+
+    def body(x: jax.Array, _: None) -> tuple[jax.Array, None]:
+        return run(weight, x), None
+
+    x, _ = jax.lax.scan(body, x, None, length=7)
+    over = jnp.abs(x - jnp.clip(x, -2.0, 2.0)).mean()
+    return jnp.square(x).mean() + 0.1 * over
+
+
+def grow_step(weight: jax.Array, x: jax.Array) -> Any:
+    x = jnp.cumsum(x, 1)
+    value, gradient = jax.value_and_grad(grown)(weight, x)
+    return weight - 0.1 * gradient / (jnp.linalg.norm(gradient) + 1e-8), value
+
+
+def test_a_capture_has_its_passes_at_what_is_differentiated_if_something_is_computed_again() -> (
+    None
+):
+    cap = hs.capture(grow_step, w(32, 32), w(8, 32))
+    tree = group_tree(cap.module, cap.target)
+    passes = {tree.label[g] for g in tree.forward | tree.backward}
+    assert passes == {"forward · grown", "backward · grown"}

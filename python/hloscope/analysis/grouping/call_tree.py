@@ -239,7 +239,12 @@ class _Builder:
                 place = (found, at if ends_alike else (0, 0))
                 known[key] = stacks.setdefault(place, len(stacks) - 1) if found else -1
             out[row] = known[key]
-        return out
+        # what has only frames is of calls that are known: its stacks say less, and are left out
+        all_ = list(stacks)
+        used = np.unique(out[out >= 0])
+        stacks.clear()
+        stacks.update({all_[k + 1]: n for n, k in enumerate([-1, *used.tolist()], -1)})
+        return np.where(out >= 0, np.searchsorted(used, out), -1)
 
     def _columns(self, own: Ints, exact: Ints, places: list[Place]) -> dict[int, int]:
         """The column of each known call on its line, where all frames in it agree.
