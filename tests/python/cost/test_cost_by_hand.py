@@ -326,3 +326,28 @@ def test_of_a_stack_that_only_gets_other_tiles_one_slice_is_read() -> None:
         if r.instruction.opcode == "fusion"
     ]  # fmt: skip
     assert row.bytes_accessed == pytest.approx(2 * 256 * 512, rel=0.02)  # read and written
+
+
+FUSED_LOOKUP = """HloModule m, is_scheduled=true
+
+f {
+  table = f32[ROWS,512] parameter(0)
+  at = s32[64,1] parameter(1)
+  taken = f32[64,512] gather(table, at), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,512}
+  ROOT twice = f32[64,512] add(taken, taken)
+}
+
+ENTRY e {
+  table = f32[ROWS,512] parameter(0)
+  at = s32[64,1] parameter(1)
+  ROOT out = f32[64,512] fusion(table, at), kind=kLoop, calls=f
+}
+"""
+
+
+@pytest.mark.parametrize(("rows", "read"), [(100_000, 64), (16, 16)])
+def test_a_fused_lookup_reads_the_rows_that_it_takes_or_all_that_there_are(
+    rows: int, read: int
+) -> None:
+    cost = hs.read(FUSED_LOOKUP.replace("ROWS", str(rows))).cost()
+    assert cost.total_bytes == 4 * (512 * read + 64 + 512 * 64)

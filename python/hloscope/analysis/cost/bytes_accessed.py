@@ -10,9 +10,9 @@ its operands, and its results, but not the values inside it.
     tuple, get-tuple-element, bitcast, parameter, constant: none
 
 Differences from XLA: tuple index tables are not counted, results that are tuples count in
-full, an asynchronous pair counts at its start only, a fusion whose result is a scatter updates
-its operand in place as a scatter alone does, and custom calls that only allocate, mark or rename
-access nothing.
+full, an asynchronous pair counts at its start only, a gather in a fusion reads the rows that it
+takes, as one alone does, a fusion whose result is a scatter updates its operand in place as a
+scatter alone does, and custom calls that only allocate, mark or rename access nothing.
 """
 
 from __future__ import annotations
@@ -233,10 +233,10 @@ def scatter_updates(i: Instruction) -> tuple[Instruction, ...]:
 def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     """Bytes read of each fused parameter (``FusionParameterReadBytes``), 0 elsewhere.
 
-    Slices read what they return; an array that is updated in place is not read, and one that is
-    scattered into only where it is updated; broadcasts and reshapes read it each; all other users
-    share one read. Users of what only renames it or gives it other tiles are its users. ``body``
-    maps fusions to computations.
+    Slices read what they return, and so do gathers, at most all of an array; one that is updated in
+    place is not read, and one that is scattered into only where it is updated; broadcasts and
+    reshapes read it each; all other users share one read. Users of what only renames it or gives it
+    other tiles are its users. ``body`` maps fusions to computations.
     """
     opcode = t.by_opcode(lambda o: _KIND.get(o, _TRIVIAL), np.int64)
     is_parameter = t.by_opcode(lambda o: o == "parameter", bool)
@@ -253,15 +253,19 @@ def fusion_reads(t: Table, size: Floats, body: dict[int, int]) -> Floats:
     in_place = (kind == _UPDATE) & (position == 0)
     arrays = (t.operands.counts[user] - 1) // 2  # of a scatter
     scattered = (kind == _SCATTER) & (position < arrays) & _is_result(t)[user]
+    gathered = (kind == _GATHER) & (position == 0)
     again = kind == _EACH
     nested = kind == _FUSION
     reads = np.zeros(len(size))
     np.add.at(reads, used[sliced], size[user[sliced]])
     np.add.at(reads, used[again], size[used[again]])
+    np.add.at(reads, used[gathered], size[user[gathered]])
+    rows = used[gathered]
+    reads[rows] = np.minimum(reads[rows], size[rows])  # some of them more than once
     updates = t.operands.offsets[user] + arrays + 1 + position
     np.add.at(reads, used[scattered], size[t.operands.values[updates[scattered]]])
     shared = np.zeros(len(size), bool)
-    shared[used[~(sliced | in_place | scattered | again | nested)]] = True
+    shared[used[~(sliced | in_place | scattered | gathered | again | nested)]] = True
     roots = t.roots[t.roots >= 0]
     shared[source[roots[renames[roots]]]] = True
     reads[shared] += size[shared]
@@ -300,7 +304,7 @@ def _is_in_place(i: Instruction) -> bool:
     )
 
 
-_TRIVIAL, _SLICE, _DYNAMIC_SLICE, _UPDATE, _SCATTER, _EACH, _FUSION = range(7)
+_TRIVIAL, _SLICE, _DYNAMIC_SLICE, _UPDATE, _SCATTER, _EACH, _FUSION, _GATHER = range(8)
 _KIND = {
     "slice": _SLICE,
     "dynamic-slice": _DYNAMIC_SLICE,
@@ -309,6 +313,7 @@ _KIND = {
     "broadcast": _EACH,
     "reshape": _EACH,
     "fusion": _FUSION,
+    "gather": _GATHER,
 }
 
 
