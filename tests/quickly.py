@@ -22,7 +22,8 @@ def as_users_do(tpu: bool = False) -> dict[str, str]:
 
 def flags(devices: int | None = None) -> str:
     """``XLA_FLAGS``, with so many CPU devices."""
-    made = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
+    made = ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true",
+            "--xla_cpu_parallel_codegen_split_count=1"]  # fmt: skip
     if os.environ.get("HLOSCOPE_TESTS") != "all":
         made.append("--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters")
     if devices is not None:
