@@ -28,7 +28,7 @@ from typing import BinaryIO
 
 # Elsewhere there is no fork, or none that is safe with numpy imported (macOS).
 IS_POSSIBLE = sys.platform == "linux"
-# Seconds after which a warm process without a child to start ends: it holds some 70 MB.
+# Seconds after which a warm process without a child to start ends: it holds some 50 MB.
 IDLE_SECONDS = 900.0
 # Seconds that it has to import and to fork.
 START_SECONDS = 60.0
