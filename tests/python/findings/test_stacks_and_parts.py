@@ -16,6 +16,7 @@ from advice_pairs import (
     multiplied_in_parts,
     padded_to_even_parts,
     scanned_layers,
+    sums_of_rows,
 )
 from findings_programs import BF16, F32, mesh, shaped
 from jax import lax
@@ -173,3 +174,14 @@ def test_operands_that_are_cut_over_different_devices_where_they_meet_are_named(
     assert seconds[0] - seconds[1] >= (found.seconds or 0) / 2 > 0
     (found,) = multiplied_in_parts(P(None, "x"), P("x")).findings.of("redundant-work")
     assert "what it contracts is cut" not in str(found)  # nothing is cut over y
+
+
+def test_rows_that_are_kept_as_they_were_taken_are_not_advised_to_be_taken_in_parts() -> None:
+    def rows(table: Any, at: Any, w: Any) -> Any:
+        taken = jnp.sin(table[at])
+        return (taken @ w).astype(BF16), taken.sum()
+
+    given = shaped((4096, 256)), shaped((1 << 18,), jnp.int32), shaped((256, 256))
+    cap = hs.capture(jax.jit(rows), *given)
+    assert all("take and reduce" not in f.advice for f in cap.findings.of("peak-of-a-line"))
+    assert any("take and reduce" in f.advice for f in sums_of_rows(False).findings)

@@ -1001,6 +1001,22 @@ def merged_dimensions(followed: bool) -> hs.Capture:
     return hs.capture(jax.jit(lambda x: jnp.sin(x) * 2), shaped(shape), topology="v5e:1x1")
 
 
+@pair(
+    "peak-of-a-line", "take and reduce some rows at a time",
+    "weighted sums of rows taken by index, 64 sums at a time", PEAK,
+)  # fmt: skip
+def sums_of_rows(followed: bool) -> hs.Capture:
+    def sums(table: Any, at: Any, weights: Any) -> Any:
+        return jnp.einsum("nkd,nk->nd", table[at], weights)
+
+    def in_blocks(table: Any, at: Any, weights: Any) -> Any:
+        blocks = at.reshape(-1, 64, 32), weights.reshape(-1, 64, 32)
+        return lax.map(lambda block: sums(table, *block), blocks)
+
+    fn = jax.jit(in_blocks if followed else sums)
+    return hs.capture(fn, shaped((4096, 256)), shaped((8192, 32), jnp.int32), shaped((8192, 32)))
+
+
 @pair("residuals", "rematerialise the largest", "jax.checkpoint around the loop's body", PEAK)
 def checkpointed(followed: bool) -> hs.Capture:
     def loss(ws: Any, x: Any) -> Any:

@@ -443,7 +443,11 @@ def peak_of_a_line(facts: Facts) -> Iterator[Finding]:
             f" {many}",
             f"{shown}{more} {'are' if len(rows) > 1 else 'is'} live at the peak of"
             f" {size(memory.peak_bytes)}{peak}",
-            _IN_PARTS if any(map(_is_of_product, rows)) else "",
+            _IN_PARTS
+            if any(map(_is_of_product, rows))
+            else _TAKEN_IN_PARTS
+            if all(map(_is_taken_and_reduced, (v for v in rows if 2 * v.bytes > first.bytes)))
+            else "",
             facts.peak_share(gain),
             None,
             gain,
@@ -457,6 +461,12 @@ def peak_of_a_line(facts: Facts) -> Iterator[Finding]:
 _IN_PARTS = (
     "compute it for some rows at a time: a scan or jax.lax.map over blocks of rows, with"
     " jax.checkpoint around its body, so that no more than a block is there at once"
+)
+
+
+_TAKEN_IN_PARTS = (
+    "take and reduce some rows at a time: jax.lax.map over blocks of the indices (and, for a"
+    " gradient, jax.checkpoint around its body), as XLA does not fuse the two"
 )
 
 
@@ -495,6 +505,26 @@ def _is_of_product(value: LiveValue) -> bool:
         where=lambda p: p.instruction.shape.is_tuple or p.instruction.shape.elements == elements,
     )  # fmt: skip
     return any(p.instruction.opcode in opcodes.PRODUCTS for p in ends)
+
+
+def _is_taken_and_reduced(value: LiveValue) -> bool:
+    """Whether it is rows taken by index, of which products or reductions make less than half."""
+    i, elements = value.instruction, value.shape.elements
+    if i.shape.is_tuple:
+        return False
+    same = opcodes.ELEMENTWISE | opcodes.SAME_NUMBERS | opcodes.FUSIONS | {"select"}
+    ends = walk.back(
+        i, same, inside_fusions=True, reach=limits.CAUSE_REACH,
+        where=lambda p: p.instruction.shape.elements == elements,
+    )  # fmt: skip
+    if not any(p.instruction.opcode == "gather" for p in ends):
+        return False
+    uses = [u.instruction for u in walk.uses(i, same, inside_fusions=True)]
+    makes_less = opcodes.PRODUCTS | opcodes.REDUCTIONS
+    return bool(uses) and all(
+        u.opcode in makes_less and sum(s.elements for s in u.shape.leaves()) * 2 <= elements
+        for u in uses
+    )
 
 
 def _use_each_other(values: list[Instruction]) -> bool:
