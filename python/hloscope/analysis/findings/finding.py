@@ -13,6 +13,7 @@ from ...hlo.parts import printable
 from ...hlo.texts.places import short_line, whole_place
 from ..text.results import Row, Rows, plain
 from ..text.units import duration, marked, printed, size
+from . import limits
 from .proof import Proof
 
 
@@ -182,8 +183,8 @@ class Headline(Row):
         is_measured = self.seconds_are == "measured"
         if self.seconds is not None:
             step = duration(self.seconds)
-            if not is_measured and self.seconds_least is not None:
-                step = f"{duration(self.seconds_least)} – {step}"
+            if self.is_range:
+                step = f"{duration(self.seconds_least or 0.0)} – {step}"
             if not is_measured:
                 step = marked(step, is_least=self.is_least, is_one_trip=self.is_one_trip)
             left = "" if is_measured else self._left_open()
@@ -212,6 +213,13 @@ class Headline(Row):
             most = f", most of it {what}" if self.largest_bytes * 2 > self.peak_bytes else ""
             parts.append(f"peak memory {size(self.peak_bytes)}{of}{most}")
         return parts
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the modelled step depends on branches by more than does not matter to anybody."""
+        if self.seconds is None or self.seconds_least is None or self.seconds_are != "modelled":
+            return False
+        return self.seconds_least < (1 - limits.WORTH_SAYING) * self.seconds
 
     def _left_open(self) -> str:
         """`` (the time of 2 operations is unknown)``; "" where all is known."""
@@ -331,7 +339,7 @@ class Findings(Rows[Finding]):
                 out.append(
                     f"Shares are of the step as far as it is known: it takes longer{longer}."
                 )
-        if h.seconds_least is not None and h.seconds_are == "modelled":
+        if h.is_range:
             out.append("Shares are of a step in which each conditional takes its slowest branch.")
         if self.unasked:
             out.append(
