@@ -8,6 +8,7 @@ from typing import Any
 
 import call_oracle
 import call_programs
+import equinox as eqx
 import hloscope as hs
 import jax
 import jax.numpy as jnp
@@ -67,6 +68,23 @@ def test_each_call_is_one_whether_unrolled_rematerialised_jitted_or_scanned() ->
     for c in calls:
         if c.name == "norm":
             assert calls[c.caller].name == "layer"
+
+
+def objective(w: Any, x: Any) -> Any:
+    return jnp.sum(layer(w, x))
+
+
+def by_a_library(w: Any, x: Any) -> Any:
+    x = norm(x)
+    value, gradient = eqx.filter_value_and_grad(objective)(w, x)
+    return value, layer(w - gradient, x)
+
+
+def test_what_a_library_calls_is_called_where_the_person_calls_the_library() -> None:
+    calls = calls_of(by_a_library, X, X)
+    begins = by_a_library.__code__.co_firstlineno
+    mine = {c.name: c.called_at - begins for c in calls if c.caller == 0}
+    assert mine == {"norm": 1, "objective": 2, "layer": 3}
 
 
 def test_gradients_are_of_the_call_they_derive_from() -> None:

@@ -1031,3 +1031,27 @@ def test_a_capture_has_its_passes_at_what_is_differentiated_if_something_is_comp
     tree = group_tree(cap.module, cap.target)
     passes = {tree.label[g] for g in tree.forward | tree.backward}
     assert passes == {"forward · grown", "backward · grown"}
+
+
+def one_loop(weight: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    def turn(x: jax.Array, _: None) -> tuple[jax.Array, None]:
+        return jnp.tanh(x @ weight) + jnp.sort(x, 0), None
+
+    x, _ = jax.lax.scan(turn, x, None, length=7)
+    return (x * y).sum()
+
+
+def one_loop_step(weight: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    x = jnp.cumsum(x, 1) / jnp.abs(x).max()
+    gradient = jax.grad(one_loop)(weight, x, y)
+    return weight - 0.1 * gradient / (jnp.linalg.norm(gradient) + 1e-8)
+
+
+def test_a_pass_that_is_one_loop_is_said_to_be_a_pass() -> None:
+    cap = hs.capture(one_loop_step, w(32, 32), w(8, 32), w(8, 32), exact=False, provenance=False)
+    cap = hs.read(cap.text)
+    tree = group_tree(cap.module, cap.target)
+    around = [
+        tree.label[int(tree.group[i.index])] for i in cap.module.instructions if i.opcode == "while"
+    ]
+    assert {name.partition(" ")[0] for name in around} == {"forward", "backward"}

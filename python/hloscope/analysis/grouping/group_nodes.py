@@ -75,7 +75,8 @@ def _simplify(
     family[""] = 0
     for child in node.children:
         layer = bool(child.path) and child.path[-1].endswith(LAYER)
-        alone = layer or _is_part(child) or family[_stem(child)] >= FAMILY
+        a_pass = child.path[-1:] in ((FORWARD,), (BACKWARD,))  # all of it may be one loop
+        alone = layer or a_pass or _is_part(child) or family[_stem(child)] >= FAMILY
         least = 1 if alone else MIN_BOXES
         if inside[id(child)] < least or is_piece(child, inside[id(child)]):
             dissolved += [n.members for n in within(child)]

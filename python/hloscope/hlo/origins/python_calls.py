@@ -105,7 +105,7 @@ class _Tree:
         # by node; the root is node 0
         self.call = [-1]
         self.path: list[tuple[int, ...]] = [()]  # of the frames' numbers
-        self.line = [0]  # of the user's code that called jax's own frame
+        self.line = [0]  # of the user's code that called a library's frame
         self.node_of: dict[int, int] = {}  # call → its node
         self.users: dict[str, list[int]] = {}
         for o in operations:
@@ -152,9 +152,12 @@ class _Tree:
             if below is None:
                 below = self.children[key] = len(self.call)
                 self.path.append((*self.path[node], frame.number))
-                self.line.append(0 if frame.function else frame.called_at)
+                counted = bool(self.counts.get(frame))
+                # the line in a library that calls the user's function is not where the user did
+                at = self.line[node] or frame.called_at
+                self.line.append(0 if counted else at)
                 call = self.call[node]
-                if self.counts.get(frame):
+                if counted:
                     call = len(self.calls)
                     self.node_of[call] = below
                     self.columns.append(frame.column)
@@ -165,7 +168,7 @@ class _Tree:
                             frame.file,
                             frame.begins,
                             self.call[node],
-                            frame.called_at or self.line[node],
+                            at,
                         )
                     )
                 self.call.append(call)
