@@ -235,13 +235,16 @@ async def test_two_askers_share_one_process(ask: Any, jp_root_dir: Path) -> None
 
 async def test_nobody_waits_so_the_child_ends(tmp_path: Path) -> None:
     from hloscope.lab.files import OpenFile
+    from hloscope.lab.frames import digest
     from hloscope.lab.jobs import Pool
 
+    steps = [f"  %s.{n} = f32[8]{{0}} tanh(%{f's.{n - 1}' if n else 'x.1'})" for n in range(50_000)]
+    whole = MODULE.replace("  ROOT", "\n".join([*steps, "  ROOT"]))  # it takes a while
     file = tmp_path / "f.hlo"
-    file.write_text(MODULE)
+    file.write_text(whole)
     pool = Pool(HloscopeLimits())
     with file.open("rb") as stream:
-        opened = OpenFile("f.hlo", stream, len(MODULE), "digest")
+        opened = OpenFile("f.hlo", stream, len(whole), digest(whole.encode()))
         asked = pool.frames("key", b"V", "view", [opened], {})
         assert (await anext(asked))[:1] == b"P"
         job = pool.jobs["key"]
