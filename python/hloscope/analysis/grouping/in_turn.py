@@ -121,8 +121,10 @@ class _Container:
             real = (a >= 0) & (b >= 0)
             inner = values[real], users[real], a[real], b[real]
             core = _needing_one_another(inner[2], inner[3], len(parts))
-            pairs = set(zip(inner[2].tolist(), inner[3].tolist(), strict=True))
-            against = any(known.get(a, -1) > known.get(b, len(known)) for a, b in pairs)
+            rank = np.full(len(parts), -1)
+            rank[list(known)] = list(known.values())
+            of_value, of_user = rank[inner[2]], rank[inner[3]]
+            against = bool(((of_value > of_user) & (of_user >= 0)).any())
             if len(core) > MOST_GROUPS or not (core or against):
                 return
             if not self._move(core, known, inner, part, parts):
