@@ -76,6 +76,10 @@ export class ViewModel {
     worth: Float32Array;
     /** 1 for a pass forward, 2 for one back; null in Views that do not say. */
     direction: Uint8Array | null;
+    /**
+     * Its place among the calls beside it in the order of the program, from 1; 0 where unknown, null in
+     * Views that do not say.
+     */
     turn: Uint32Array | null;
     /** The function that it is one call of several of; null in Views that do not say. */
     function: Uint32Array | null;

@@ -16,6 +16,7 @@ from pathlib import Path
 import hloscope as hs
 import pytest
 from everything_shown import dumped, everything
+from hloscope.analysis.grouping.groups import group_tree
 from kept_captures import FOLDER, load
 from program_page import assert_same, page
 
@@ -34,6 +35,14 @@ def test_a_program_shows_what_its_page_says(kept: Path) -> None:
     if os.environ.get("HLOSCOPE_ACCEPT"):
         path.write_text(now, "utf-8")
     assert_same(path.read_text("utf-8") if path.exists() else "", now)
+
+
+@pytest.mark.parametrize("kept", FILES, ids=lambda p: p.name.removesuffix(".gz"))
+def test_only_what_is_computed_again_is_called_so(kept: Path) -> None:
+    cap = hs.read(kept) if kept.name.endswith(".hlo.gz") else load(kept)
+    again = any("remat" in i.op_name or ".remat" in i.name for i in cap.module.instructions)
+    labels = group_tree(cap.module, cap.target).label
+    assert again or not [name for name in labels if name.startswith("recomputed")]
 
 
 @pytest.mark.parametrize("proto", PROTOS, ids=lambda p: p.name.removesuffix(".pb.gz"))

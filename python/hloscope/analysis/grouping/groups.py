@@ -51,7 +51,7 @@ from .call_arguments import tell_apart, tell_twins_apart
 from .call_tree import AT_LINE, call_tree
 from .components import cut_wide
 from .group_nodes import NOTHING, Node, count_boxes, simplify, within
-from .in_turn import InTurn, put_in_turn
+from .in_turn import RowsAndOrder, put_in_turn
 from .library_calls import gather_library_calls
 from .loop_names import loop_label, loop_names
 from .loose import Parts, Walk, gather_flat, gather_minor, recount
@@ -279,9 +279,9 @@ class _TreeBuilder:
         return self.multiplies_or_loops | self.calls_something
 
     @cached_property
-    def in_turn(self) -> InTurn:
+    def in_turn(self) -> RowsAndOrder:
         backward = np.asarray(phases(self.module)) == IN_BACKWARD
-        return InTurn(self.quiet, self.never_moves, backward, self.outline.order)
+        return RowsAndOrder(self.quiet, self.never_moves, backward, self.outline.order)
 
     @cached_property
     def own_loops(self) -> NDArray[np.bool_]:

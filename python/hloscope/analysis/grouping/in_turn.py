@@ -38,7 +38,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class InTurn:
+class RowsAndOrder:
     """Rows that are not drawn (``quiet``), that never move (``heavy``), and of a backward pass;
     the order in which the program makes its calls."""
 
@@ -58,7 +58,7 @@ class InTurn:
         return known[::-1] if backward else known
 
 
-def put_in_turn(top: Node, t: Table, of: InTurn) -> None:
+def put_in_turn(top: Node, t: Table, of: RowsAndOrder) -> None:
     """Moves rows between the groups of each container under ``top``, in place."""
     quiet = of.quiet
     first = int(t.first[top.computation])
@@ -109,7 +109,7 @@ class _Container:
 
     node: Node
     flow: tuple[Ints, Ints]
-    of: InTurn
+    of: RowsAndOrder
     first: int
 
     def put_in_turn(self) -> None:

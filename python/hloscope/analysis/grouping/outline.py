@@ -569,11 +569,12 @@ class _Composer:
             if AT_LINE not in call[n] or call[n].endswith(LAYER):
                 return []
             calls[call].append(rows)
-        once = [lines for call, lines in calls.items() if self.order.is_one_call(call)]
-        others = [rows for call, lines in calls.items() if lines not in once for rows in lines]
+        once = [call for call in calls if self.order.is_one_call(call)]
         if len(calls) < 2 or not once:
             return []
-        parts = [(lines, True) for lines in once] + [(others, False)] * bool(others)
+        parts = [(calls.pop(call), True) for call in once]
+        if others := [rows for lines in calls.values() for rows in lines]:
+            parts.append((others, False))
         return [
             (replace(run, stack=replace(run.stack, spine=tuple(lines))), alone)
             for lines, alone in parts

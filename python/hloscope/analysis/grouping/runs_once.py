@@ -118,7 +118,7 @@ class _Calls:
                 tree = ast.parse(text)
             except (SyntaxError, ValueError):
                 return
-        self.turn = _in_turn(tree)
+        self.turn = _evaluation_order(tree)
         todo: list[tuple[ast.AST, int]] = [(tree, 0)]
         outside: dict[ast.AST, int] = {}  # what a loop is over runs once: it is not in the loop
         while todo:
@@ -178,7 +178,7 @@ class _Calls:
         return direct and isinstance(root, ast.Name)  # a variable that holds the function
 
 
-def _in_turn(tree: ast.AST) -> dict[ast.AST, int]:
+def _evaluation_order(tree: ast.AST) -> dict[ast.AST, int]:
     """Calls by when they run: each after what its arguments call."""
     out: dict[ast.AST, int] = {}
     todo = [(tree, False)]
